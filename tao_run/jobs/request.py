@@ -1,0 +1,223 @@
+"""What the user asked for: one strict model that command line, job file and Python call all end in."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from tao_run.credentials import is_secret_name
+from tao_run.errors import UsageError
+from tao_run.jobs.durations import parse_duration
+from tao_run.redact import holds_secret
+
+M = TypeVar("M", bound=BaseModel)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Strict(BaseModel):
+    """A model that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Selective(Strict):
+    """Download only what an annotation file names."""
+
+    annotation: str
+    format: Literal["json", "jsonl", "csv", "parquet"] | None = None
+    keys: list[str] = Field(min_length=1)
+
+
+class InputSource(Strict):
+    """Where an input comes from. In short form just the URI, or a list of URIs."""
+
+    uri: str | list[str]
+    type: Literal["file", "folder", "list", "local_glob"] | None = None
+    optional: bool = False
+    selective: Selective | None = None
+    extract_to_parent: bool = False
+    container_path: str | None = None
+
+
+class OutputTarget(Strict):
+    """Where an output goes. Without a URI: under the job's results directory."""
+
+    uri: str | None = None
+    type: Literal["file", "folder"] | None = None
+
+
+def _source(value: Any) -> Any:
+    return {"uri": value} if isinstance(value, (str, list)) else value
+
+
+def _target(value: Any) -> Any:
+    return {"uri": value} if value is None or isinstance(value, str) else value
+
+
+def _outputs(value: Any) -> Any:
+    return {str(item): None for item in value} if isinstance(value, (list, tuple)) else value
+
+
+def _secret_map(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        pairs = [str(item).partition("=") for item in value]
+        return {name: source or name for name, _, source in pairs}
+    return value
+
+
+def _words(value: Any) -> Any:
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def _seconds(value: Any) -> Any:
+    if value is None:
+        return None
+    try:
+        return parse_duration(value)
+    except UsageError as error:
+        raise ValueError(f"{error.message}: {error.hint}" if error.hint else error.message) from None
+
+
+Word = Annotated[str, BeforeValidator(_words)]
+Input = Annotated[InputSource, BeforeValidator(_source)]
+Output = Annotated[OutputTarget, BeforeValidator(_target)]
+Seconds = Annotated[int, BeforeValidator(_seconds)]
+
+
+class JobRequest(Strict):
+    """A job as the user describes it, platform-neutral, plus one block of options per platform.
+
+    Durations are in seconds once parsed. `secrets` maps a variable of the container to the name of a
+    credential; values never enter a request.
+    """
+
+    platform: str | None = Field(None, description="where it runs: local, docker, kubernetes, slurm, lepton, brev")
+    name: str | None = Field(None, description="a name for people; the job's own name adds its id", max_length=100)
+    image: str | None = Field(None, description="container image, or a key of versions.yaml")
+    command: str | list[Word] | None = Field(None, description="bash text, or a list of exact arguments")
+    model: str | None = Field(None, description="a TAO model; with `action`, the catalog fills in the rest")
+    action: str | None = Field(None, description="what the model does: train, evaluate, export, ...")
+    nodes: int = Field(1, ge=1, le=4096, description="how many nodes")
+    gpus: int | None = Field(None, ge=0, le=1024, description="GPUs per node")
+    env: dict[str, Word] = Field(default_factory=dict, description="plain variables of the container")
+    secrets: Annotated[dict[str, str], BeforeValidator(_secret_map)] = Field(
+        default_factory=dict, description="credentials by name: NAME, or CONTAINER_NAME=NAME"
+    )
+    spec: dict[str, Any] | None = Field(None, description="the action's spec, nested, written to {config_path}")
+    config_format: Literal["yaml", "json", "toml"] = Field("yaml", description="how the spec is written")
+    args: dict[str, Any] | None = Field(None, description="arguments appended as --key value")
+    flags: list[str] = Field(default_factory=list, description="flags appended as they are")
+    inputs: dict[str, Input] = Field(default_factory=dict, description="spec key or container path -> URI")
+    outputs: Annotated[dict[str, Output], BeforeValidator(_outputs)] = Field(
+        default_factory=dict, description="spec key or container path -> URI, or nothing"
+    )
+    upload_excludes: list[str] = Field(default_factory=list, description="patterns that are not uploaded")
+    upload_interval: Seconds | None = Field(None, description="upload new and changed outputs this often")
+    mount: str | Literal[False] | None = Field(None, description="shared mount; false switches it off")
+    results: str | None = Field(None, description="root of the results: s3:// URI or directory")
+    max_time: Seconds | None = Field(None, description="time limit")
+    retries: int = Field(0, ge=0, le=100, description="resubmit this often after infrastructure failures")
+    labels: dict[str, Word] = Field(default_factory=dict)
+    split_id: Word | None = Field(None, description="which member of a group of parallel jobs this is")
+    resume: str | None = Field(None, description="continue from the checkpoints of this job")
+    refresh: bool = Field(False, description="do not trust cached inputs on the mount")
+    automl_policy: Literal["on", "off"] | None = None
+    options: dict[str, dict[str, Any]] = Field(default_factory=dict, description="platform -> its own options")
+
+    @field_validator("env")
+    @classmethod
+    def _env_is_no_secret(cls, env: dict[str, str]) -> dict[str, str]:
+        for name, value in env.items():
+            _check_env_name(name)
+            if holds_secret(value) or (is_secret_name(name) and value):
+                raise ValueError(f"{name} is a secret: pass it by name with `--secret {name}`, not as a value")
+        return env
+
+    @field_validator("secrets")
+    @classmethod
+    def _secret_names(cls, secrets: dict[str, str]) -> dict[str, str]:
+        for name, source in secrets.items():
+            _check_env_name(name)
+            _check_env_name(source)
+        return secrets
+
+    @field_validator("command")
+    @classmethod
+    def _command_says_something(cls, command: str | list[str] | None) -> str | list[str] | None:
+        if command is not None and not command:
+            raise ValueError("the command is empty")
+        if "\0" in ("".join(command) if isinstance(command, list) else command or ""):
+            raise ValueError("a command cannot hold a NUL character")
+        return command
+
+    @model_validator(mode="after")
+    def _one_mode(self) -> JobRequest:
+        if self.spec is not None and self.args is not None:
+            raise ValueError("give a spec or args, not both")
+        if self.action and not self.model:
+            raise ValueError("an action needs a model")
+        return self
+
+    def for_platform(self) -> dict[str, Any]:
+        """The option block of the chosen platform."""
+        return dict(self.options.get(self.platform or "", {}))
+
+
+def _check_env_name(name: str) -> None:
+    if not _ENV_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a variable name (letters, digits, _)")
+
+
+def parse_request(data: Mapping[str, Any], source: str = "the job") -> JobRequest:
+    """A request from plain data. Raises UsageError: one line per fault, unknown keys with the nearest name."""
+    return parse_model(JobRequest, data, source)
+
+
+def parse_model(model: type[M], data: Mapping[str, Any], source: str) -> M:
+    """An instance of a strict pydantic `model`. Raises UsageError in one clear line."""
+    try:
+        return model.model_validate(dict(data))
+    except ValidationError as error:
+        faults = [_fault(model, dict(item)) for item in error.errors(include_url=False, include_input=False)]
+        raise UsageError(f"{source}: " + "; ".join(dict.fromkeys(faults))) from None
+
+
+def _fault(model: type[Any], item: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        key = str(item["loc"][-1])
+        return f"unknown key {where!r}{_suggestion(key, _names(model, item['loc'][:-1]))}"
+    text = str(item["msg"]).removeprefix("Value error, ")
+    return f"{where}: {text}" if where else text
+
+
+_NESTED: dict[str, type[BaseModel]] = {"inputs": InputSource, "outputs": OutputTarget, "selective": Selective}
+
+
+def _names(model: type[Any], path: tuple[Any, ...]) -> list[str]:
+    for part in reversed(path):
+        if part in _NESTED:
+            return list(_NESTED[part].model_fields)
+    return list(model.model_fields)
+
+
+def _suggestion(key: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    return f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(names)})"
+
+
+def to_record(request: JobRequest) -> dict[str, Any]:
+    """The request as plain data for the record: only what was set."""
+    return request.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,1 @@
+"""One adapter per backend, behind the contract of base.py."""

@@ -1,0 +1,175 @@
+"""The contract of a platform: what an adapter implements, and the SDK methods that users call."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tao_run.clock import Clock, SystemClock
+from tao_run.credentials import Credentials
+from tao_run.jobs.model import (
+    Check,
+    Evidence,
+    Job,
+    JobStatus,
+    LogLine,
+    LogQuery,
+    Replica,
+    ResourceTable,
+)
+from tao_run.platforms.sdk import SDKMethods
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from tao_run.jobs.request import JobRequest
+    from tao_run.jobs.store import Store
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The backend's own object, built and not yet sent.
+
+    `native` is what `--dry-run` prints: text (a script) or plain data, exactly as it would be sent, with
+    secrets as references. `secrets` maps a container variable to the credential whose value `launch` reads.
+    `payload` is the runner and its plan when they are too large for a command; `launch` stages it.
+    `extra` is the adapter's own.
+    """
+
+    job: Job
+    native: Any
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    payload: bytes | None = None
+    notes: tuple[str, ...] = ()
+    extra: Any = None
+
+
+class Platform(SDKMethods, ABC):
+    """A backend that runs jobs.
+
+    An adapter owns one backend kind; `account` of a job says which installation of it (a workspace, a host,
+    a context). Construction touches nothing: no network, no SDK import, no credential is required.
+    Every method that talks to the backend raises: BackendUnreachable (also 5xx, 429 and answers that are no
+    answers), CredentialRefused (401), PermissionRefused (403), NotInstalled. It never turns such an error
+    into a state.
+    """
+
+    name: ClassVar[str]
+    #: job names are cut to this many characters
+    name_limit: ClassVar[int] = 36
+    #: names of credentials that `launch` and `poll` need on this platform
+    required_credentials: ClassVar[tuple[str, ...]] = ()
+    #: whether `nodes` may be more than one
+    multi_node: ClassVar[bool] = True
+    #: seconds after which a job that was recorded and cannot be found is known never to have been launched
+    launch_grace: ClassVar[float] = 30.0
+
+    def __init__(
+        self,
+        credentials: Credentials | None = None,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        self._credentials = credentials
+        self._store = store
+        self.clock: Clock = clock or SystemClock()
+        self.note: Callable[[str], None] = note or (lambda text: None)
+
+    @property
+    def credentials(self) -> Credentials:
+        """The user's credentials, read when first asked for."""
+        if self._credentials is None:
+            self._credentials = Credentials.load()
+        return self._credentials
+
+    # -- before launch -------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def options_model(cls) -> type[BaseModel]:
+        """The strict pydantic model of this platform's own options (`-o key=value`), each with a description."""
+
+    @abstractmethod
+    def account(self, request: JobRequest) -> str:
+        """Where a job of this request would live. No network. Raises CredentialMissing, UsageError."""
+
+    @abstractmethod
+    def results_dir(self, request: JobRequest, job_id: str) -> str:
+        """Where the results of a job will be. No network; empty if nowhere durable."""
+
+    @abstractmethod
+    def prepare(self, job: Job) -> Launch:
+        """Request -> native object. Creates nothing; contacts the backend only to discover what must be known.
+
+        Raises UsageError if the platform cannot run this request.
+        """
+
+    # -- the one call that creates ---------------------------------------------------------------------
+
+    @abstractmethod
+    def launch(self, launch: Launch) -> str:
+        """Create the job on the backend and return its id there.
+
+        The backend object carries `launch.job.name` or a label with the job id, so that `find` sees it even
+        if the answer is lost. After BackendUnreachable the job may or may not exist: the caller asks `find`.
+        Any other error means: nothing was created, and what was created on the way has been removed.
+        """
+
+    @abstractmethod
+    def find(self, job: Job) -> str | None:
+        """The backend id of a job by its name or label, or None if the backend says that there is none."""
+
+    # -- while it lives ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def poll(self, jobs: Sequence[Job]) -> dict[str, JobStatus]:
+        """Observe many jobs of ONE account with the fewest requests. Read-only.
+
+        Returns a status for every job given, by job id. A job that is gone from the backend is not an
+        error of the backend: its status says so (terminal with a reason, or Unknown).
+        """
+
+    @abstractmethod
+    def logs(self, job: Job, query: LogQuery) -> Iterator[LogLine]:
+        """Lines in time order, labelled by rank, as a stream: never a whole log in memory.
+
+        With `follow` it ends only after the job is terminal and the last lines are drained; it survives
+        disconnects without losing or repeating a line, and yields a `gap` where lines are known missing.
+        """
+
+    @abstractmethod
+    def replicas(self, job: Job) -> list[Replica]:
+        """The workers of a job, by rank."""
+
+    @abstractmethod
+    def cancel(self, job: Job, delete: bool = False) -> JobStatus:
+        """Stop the job, verify, and return what was observed. Safe to repeat.
+
+        Record, logs and analysis stay; `delete` also removes the job from the backend. If the job still
+        runs when the time to verify is over, the status says Running: the caller tells the user.
+        """
+
+    @abstractmethod
+    def evidence(self, job: Job) -> Evidence:
+        """Everything that the backend knows of how the job went: events, exit codes, the end of the log."""
+
+    @abstractmethod
+    def check_access(self, request: JobRequest | None = None) -> list[Check]:
+        """Preflight checks of this platform: reachable, allowed, and what `request` names exists there."""
+
+    # -- where the backend can ---------------------------------------------------------------------------
+
+    def resources(self, account: str | None = None) -> list[ResourceTable]:
+        """What can be asked for: shapes, partitions, GPUs. Empty if the platform has nothing to list."""
+        return []
+
+    def settle(self, job: Job) -> list[str]:
+        """Called when a job was seen to end: release what it held (a rented instance). Returns notes for the user."""
+        return []
+
+    def leftovers(self) -> list[str]:
+        """One line for each thing left on the backend that costs money and belongs to no running job."""
+        return []
