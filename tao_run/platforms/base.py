@@ -92,6 +92,10 @@ class Platform(SDKMethods, ABC):
     def options_model(cls) -> type[BaseModel]:
         """The strict pydantic model of this platform's own options (`-o key=value`), each with a description."""
 
+    def complete(self, request: JobRequest) -> JobRequest:
+        """Fill in what must be remembered of where the request was made (a working directory). No network."""
+        return request
+
     @abstractmethod
     def account(self, request: JobRequest) -> str:
         """Where a job of this request would live. No network. Raises CredentialMissing, UsageError."""

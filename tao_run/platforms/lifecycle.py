@@ -44,6 +44,7 @@ def build_job(
     retry_of: str | None = None,
 ) -> Job:
     """A job for a request: id, name, account and results directory. Records nothing, contacts nothing."""
+    request = platform.complete(request)
     job_id = job_id or new_id()
     wanted = request.name or "-".join(filter(None, (request.model, request.action))) or "tao"
     return Job(

@@ -1,0 +1,23 @@
+"""Options of the local platform (`-o key=value`)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _ids(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class Options(BaseModel):
+    """What can be asked of this machine beyond the request itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cwd: str = Field("/", description="working directory of the job; the directory of the submission if not given")
+    gpu_ids: Annotated[list[str], BeforeValidator(_ids)] | None = Field(
+        None, description="use these GPUs: ids, separated by commas"
+    )
+    grace: float = Field(10.0, ge=0, le=3600, description="seconds between SIGTERM and SIGKILL")
