@@ -67,23 +67,29 @@ class Catalog:
         """versions.yaml of the skill bank, or tao-run's own."""
         return self._source.versions
 
-    @cached_property
     def platforms(self) -> Sequence[PlatformFacts]:
         """All platforms; a skill bank without a platform manifest leaves the packaged ones in force."""
+        return self._platforms
+
+    def models(self) -> Sequence[ModelSummary]:
+        """The short form of every model, by skill name."""
+        return self._models
+
+    @cached_property
+    def _platforms(self) -> Sequence[PlatformFacts]:
         return self._source.platforms() or PackagedCatalog().platforms()
 
     @cached_property
-    def models(self) -> Sequence[ModelSummary]:
-        """The short form of every model, by skill name."""
+    def _models(self) -> Sequence[ModelSummary]:
         return self._source.index()
 
     def platform(self, name: str) -> PlatformFacts:
         """A platform by name or alias. Raises UsageError that lists all platforms."""
         wanted = name.strip().lower()
-        for facts in self.platforms:
+        for facts in self.platforms():
             if wanted in (facts.name, *facts.aliases):
                 return facts
-        known = [_with_aliases(facts) for facts in self.platforms]
+        known = [_with_aliases(facts) for facts in self.platforms()]
         raise UsageError(f"unknown platform {name!r}", f"choose one of: {', '.join(known)}")
 
     def model(self, name: str) -> ModelFacts:
@@ -92,13 +98,13 @@ class Catalog:
         Raises:
             UsageError: no model, or more than one, goes by this name; the choices are listed.
         """
-        found = _matching(name, self.models)
+        found = _matching(name, self.models())
         if len(found) == 1:
             return self._source.model(found[0].model)
         if found:
             names = ", ".join(summary.model for summary in found)
             raise UsageError(f"{name!r} is the name of {len(found)} models", f"choose one of: {names}")
-        raise UsageError(f"unknown model {name!r}", _model_choices(name, self.models))
+        raise UsageError(f"unknown model {name!r}", _model_choices(name, self.models()))
 
     def action(self, model: str, action: str) -> tuple[ModelFacts, ActionFacts]:
         """A model and its action, by action name or variant (`export_onnx`).

@@ -120,6 +120,7 @@ class ModelSummary:
     train_schema_status: str
     automl_default_parameters: tuple[str, ...]
     train_spec_template: str
+    declared_image: str | None
 
     @property
     def has_train_schema(self) -> bool:
@@ -147,6 +148,7 @@ def summary_of(facts: ModelFacts) -> ModelSummary:
         train_schema_status=facts.train_schema_status,
         automl_default_parameters=facts.automl_default_parameters,
         train_spec_template=train.templates.get("train", "") if train else "",
+        declared_image=next((action.declared_image for action in (train, *facts.actions.values()) if action), None),
     )
 
 

@@ -26,7 +26,7 @@ def spec_of(catalog: Catalog, settings: dict[str, Any] | None = None, **fields: 
 
 def test_every_action_of_both_banks_completes(bank: Catalog) -> None:
     count = 0
-    for summary in bank.models:
+    for summary in bank.models():
         facts = bank.model(summary.model)
         for action in facts.actions.values():
             asked = next(iter(action.templates), action.name)
@@ -39,7 +39,7 @@ def test_every_action_of_both_banks_completes(bank: Catalog) -> None:
             assert set(done.request.secrets) == set(facts.required_credentials)
             assert done.request.gpus == 2
             count += 1
-    assert count == sum(len(summary.actions) for summary in bank.models)
+    assert count == sum(len(summary.actions) for summary in bank.models())
 
 
 def test_image_command_outputs_and_excludes_come_from_the_catalog(packaged: Catalog) -> None:
@@ -115,7 +115,7 @@ def test_inputs_given_in_the_spec_are_declared_too(packaged: Catalog) -> None:
 
 def test_selective_and_extract_to_parent_survive(august: Catalog) -> None:
     kept = set()
-    for summary in august.models:
+    for summary in august.models():
         facts = august.model(summary.model)
         for action in facts.actions.values():
             for key, declared in action.inputs.items():

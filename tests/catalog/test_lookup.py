@@ -31,11 +31,11 @@ def test_the_fields_aliases(packaged: Catalog, alias: str, name: str) -> None:
 def test_unknown_platform_lists_all(packaged: Catalog) -> None:
     with pytest.raises(UsageError) as raised:
         packaged.platform("slrum")
-    assert all(facts.name in raised.value.hint for facts in packaged.platforms)
+    assert all(facts.name in raised.value.hint for facts in packaged.platforms())
 
 
 def test_required_credentials_are_those_really_needed(packaged: Catalog) -> None:
-    required = {facts.name: [entry.name for entry in facts.required_credentials] for facts in packaged.platforms}
+    required = {facts.name: [entry.name for entry in facts.required_credentials] for facts in packaged.platforms()}
     assert required == {
         "local": [],
         "docker": [],
@@ -47,14 +47,14 @@ def test_required_credentials_are_those_really_needed(packaged: Catalog) -> None
 
 
 def test_every_credential_says_what_it_is_and_where_to_get_it(packaged: Catalog) -> None:
-    for facts in packaged.platforms:
+    for facts in packaged.platforms():
         for entry in (*facts.required_credentials, *facts.optional_credentials):
             assert entry.description, (facts.name, entry.name)
             assert entry.how_to_get, (facts.name, entry.name)
 
 
 def test_no_site_is_a_default(packaged: Catalog) -> None:
-    text = str([facts.resource_defaults for facts in packaged.platforms]) + str(packaged.platform("slurm"))
+    text = str([facts.resource_defaults for facts in packaged.platforms()]) + str(packaged.platform("slurm"))
     assert "polar" not in text
     assert "grizzly" not in text
     assert "portfolios" not in text

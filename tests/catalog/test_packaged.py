@@ -44,9 +44,9 @@ def test_building_from_something_else_is_one_line_and_exit_2(tmp_path: Path) -> 
 
 def test_packaged_and_bank_agree_on_everything(packaged: Catalog) -> None:
     bank = catalog.load(BANK)
-    assert list(packaged.models) == list(bank.models)
-    assert list(packaged.platforms) == list(bank.platforms)
-    assert all(packaged.model(entry.model) == bank.model(entry.model) for entry in bank.models)
+    assert list(packaged.models()) == list(bank.models())
+    assert list(packaged.platforms()) == list(bank.platforms())
+    assert all(packaged.model(entry.model) == bank.model(entry.model) for entry in bank.models())
 
 
 def test_versions_hold_the_banks_pins_and_the_wheel_the_field_asks_for() -> None:
@@ -75,7 +75,7 @@ def test_a_group_or_unknown_key_lists_the_keys() -> None:
 
 def test_importing_the_catalog_reads_no_model() -> None:
     code = (
-        "import sys; from tao_run import catalog; c = catalog.load(environ={}); c.models;"
+        "import sys; from tao_run import catalog; c = catalog.load(environ={}); c.models();"
         "print('pydantic' in sys.modules, 'models' in c._source.__dict__)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -75,15 +75,15 @@ def test_every_action_is_found_with_its_facts_and_image(bank: Catalog, bank_dir:
                 assert "no published image" in error.message
         else:
             assert bank.resolve_image(skill, listed).image == image, (skill, listed)
-        assert listed in next(entry for entry in bank.models if entry.model == skill).actions
+        assert listed in next(entry for entry in bank.models() if entry.model == skill).actions
         count += 1
     assert count == {"7.0.0": 211, "7.2.0": 230}[bank_dir.name]
-    assert count == sum(len(summary.actions) for summary in bank.models)
+    assert count == sum(len(summary.actions) for summary in bank.models())
 
 
 def test_every_name_of_every_model_finds_it_or_is_said_to_be_ambiguous(bank: Catalog) -> None:
     holders: dict[str, set[str]] = {}
-    for summary in bank.models:
+    for summary in bank.models():
         for name in summary.names:
             holders.setdefault(name.lower(), set()).add(summary.model)
     for name, models in holders.items():
@@ -99,7 +99,7 @@ def test_every_name_of_every_model_finds_it_or_is_said_to_be_ambiguous(bank: Cat
 
 
 def test_model_level_facts(bank: Catalog, bank_dir: Path) -> None:
-    for summary in bank.models:
+    for summary in bank.models():
         path = bank_dir / "skills/models" / summary.model / "references" / "skill_info.yaml"
         info = yaml.safe_load(path.read_text())
         facts = bank.model(summary.model)
@@ -112,7 +112,7 @@ def test_model_level_facts(bank: Catalog, bank_dir: Path) -> None:
 
 def test_templates_are_those_the_bank_names(bank: Catalog, bank_dir: Path) -> None:
     seen = 0
-    for summary in bank.models:
+    for summary in bank.models():
         facts = bank.model(summary.model)
         for action in facts.actions.values():
             for file in action.templates.values():
@@ -125,7 +125,7 @@ def test_templates_are_those_the_bank_names(bank: Catalog, bank_dir: Path) -> No
 def test_automl_is_supported_where_the_banks_own_list_says_so(bank: Catalog, bank_dir: Path) -> None:
     listed = yaml.safe_load((bank_dir / "skills/models/automl_support.json").read_text())
     supported = {entry["model"]: entry for entry in listed["supported"]}
-    for summary in bank.models:
+    for summary in bank.models():
         if summary.model in supported:
             assert summary.automl_blocked() == ""
             assert set(summary.automl_default_parameters) >= set(supported[summary.model]["automl_default_parameters"])
@@ -133,7 +133,7 @@ def test_automl_is_supported_where_the_banks_own_list_says_so(bank: Catalog, ban
 
 def test_automl_needs_the_flag_and_a_train_schema_on_disk(bank: Catalog, bank_dir: Path) -> None:
     blocked = 0
-    for summary in bank.models:
+    for summary in bank.models():
         folder = bank_dir / "skills/models" / summary.model
         enabled = yaml.safe_load((folder / "references/skill_info.yaml").read_text())["automl_enabled"]
         runnable = enabled and (folder / "schemas/train.schema.json").is_file()
