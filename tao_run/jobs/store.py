@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -43,6 +44,7 @@ class Store:
         self.path = self.directory / "jobs.db"
         self._db: sqlite3.Connection | None = None
         self._owner = os.getpid()
+        self._lock = threading.RLock()
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -54,7 +56,8 @@ class Store:
                 "INSERT INTO jobs(id, name, platform, account, spec, created_at, results_dir, group_id,"
                 " split_id, retry_of, launcher, state, reason) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (job.id, job.name, job.platform, job.account, spec, job.created_at.timestamp(),
-                 job.results_dir, job.group, job.split_id, job.retry_of, launcher, JobState.PENDING.value, "Submitting"),
+                 job.results_dir, job.group, job.split_id, job.retry_of, launcher, JobState.PENDING.value,
+                 "Submitting"),
             )  # fmt: skip
             _append_change(db, job.id, JobStatus(JobState.PENDING, "Submitting", observed_at=job.created_at))
 
@@ -158,12 +161,12 @@ class Store:
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
-        with self._faults():
+        with self._lock, self._faults():
             yield self._connection()
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        with self._faults():
+        with self._lock, self._faults():
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
             try:

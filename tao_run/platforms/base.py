@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tao_run.clock import Clock, SystemClock
@@ -111,6 +112,12 @@ class Platform(SDKMethods, ABC):
         Raises UsageError if the platform cannot run this request.
         """
 
+    def validate(self, launch: Launch) -> list[str]:
+        """Let the backend check a launch without creating it (`--dry-run=server`). Returns notes."""
+        from tao_run.errors import UsageError
+
+        raise UsageError(f"platform {self.name} has no server-side dry-run", "use --dry-run")
+
     # -- the one call that creates ---------------------------------------------------------------------
 
     @abstractmethod
@@ -169,6 +176,18 @@ class Platform(SDKMethods, ABC):
     def resources(self, account: str | None = None) -> list[ResourceTable]:
         """What can be asked for: shapes, partitions, GPUs. Empty if the platform has nothing to list."""
         return []
+
+    def list_results(self, job: Job) -> Iterator[tuple[str, int | None]]:
+        """Path below the results directory and size in bytes of every result. Raises UsageError if it cannot look."""
+        from tao_run.storage.tree import walk
+
+        return walk(job.results_dir, self.credentials)
+
+    def download_results(self, job: Job, target: Path) -> int:
+        """Copy all results into a directory of this machine; returns how many files."""
+        from tao_run.storage.tree import download
+
+        return download(job.results_dir, target, self.credentials)
 
     def settle(self, job: Job) -> list[str]:
         """Called when a job was seen to end: release what it held (a rented instance). Returns notes for the user."""

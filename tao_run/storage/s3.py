@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tao_run.errors import (
@@ -133,6 +134,24 @@ class S3Store:
                 names = [entry["Prefix"] for entry in page.get("CommonPrefixes", ())]
                 names += [entry["Key"] for entry in page.get("Contents", ()) if entry["Key"] != prefix]
                 yield from (root + name for name in sorted(names))
+
+    def walk(self, location: Location) -> Iterator[tuple[str, int | None]]:
+        """Key below `location` and size in bytes of every object there, in key order."""
+        client = self._client()
+        prefix = f"{location.key.rstrip('/')}/" if location.key else ""
+        with self._errors(location):
+            pages = client.get_paginator("list_objects_v2").paginate(Bucket=location.bucket, Prefix=prefix)
+            for page in pages:
+                for entry in page.get("Contents", ()):
+                    if not entry["Key"].endswith("/"):
+                        yield entry["Key"][len(prefix) :], entry["Size"]
+
+    def fetch(self, location: Location, name: str, path: Path) -> None:
+        """Download the object `name` below `location` into a file, in parts when it is large."""
+        client = self._client()
+        key = f"{location.key.rstrip('/')}/{name}" if location.key else name
+        with self._errors(location):
+            client.download_file(location.bucket, key, str(path))
 
     def probe_write(self, location: Location) -> str:
         """Write a small object below `location`, read it back, delete it; returns a remark or nothing.

@@ -1,0 +1,94 @@
+"""`tao-run logs`: the log of a job, whole, its end, or followed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tao_run.cli.output.plain import plain_line
+from tao_run.cli.runtime import FormatOption, Runtime, runtime_of
+from tao_run.errors import UsageError
+from tao_run.jobs.durations import parse_duration
+from tao_run.jobs.model import LogLine, LogQuery
+
+if TYPE_CHECKING:
+    from tao_run.cli.output import Output
+    from tao_run.jobs.model import Job
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def logs(
+    ctx: typer.Context,
+    job: Annotated[str, typer.Argument(help="Id, prefix, name or @last.")],
+    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, help="Only the last N lines, in all.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    replica: Annotated[str | None, typer.Option("--replica", help="Only this replica: rank or name.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="From a time (ISO 8601) or age (10m, 2h) on.")] = None,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Show when each line was written.")] = False,
+    grep: Annotated[str | None, typer.Option("--grep", help="Only lines that this regular expression finds.")] = None,
+    output: FormatOption = None,
+) -> None:
+    """Show the log of a job; replicas are merged in time order and labelled.
+
+    Example: tao-run logs @last --tail 100 --follow
+    """
+    runtime = runtime_of(ctx, output)
+    found = runtime.store.resolve(job)
+    query = LogQuery(tail, follow, replica, _moment(since, runtime.clock.now()))
+    lines = runtime.platform_of(found).logs(found, query)
+    if grep is not None:
+        lines = _matching(lines, grep)
+    print_lines(runtime, found, lines, timestamps)
+
+
+def _moment(text: str | None, now: datetime) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return now - timedelta(seconds=parse_duration(text))
+    return moment if moment.tzinfo else moment.astimezone(timezone.utc)
+
+
+def _matching(lines: Iterator[LogLine], pattern: str) -> Iterator[LogLine]:
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--grep {pattern!r} is not a regular expression: {error}") from None
+    return (line for line in lines if line.kind != "line" or wanted.search(line.text))
+
+
+def print_lines(runtime: Runtime, job: Job, lines: Iterator[LogLine], timestamps: bool) -> None:
+    """Print log lines as they come: exact when piped, harmless on a terminal, one JSON object each with JSON."""
+    output = runtime.output
+    many = job.nodes > 1
+    for line in lines:
+        if output.json:
+            output.out.write(json.dumps(_line_data(line), ensure_ascii=False) + "\n")
+        elif line.kind == "line":
+            output.out.write(_line_text(line, output, many, timestamps) + "\n")
+        else:
+            output.note(f"[{line.kind}] {line.text}")
+        if output.interactive or runtime.output.json:
+            output.out.flush()
+    output.out.flush()
+
+
+def _line_data(line: LogLine) -> dict[str, object]:
+    time = line.time.isoformat() if line.time else None
+    return {"text": line.text, "time": time, "rank": line.rank, "replica": line.replica, "kind": line.kind}
+
+
+def _line_text(line: LogLine, output: Output, many: bool, timestamps: bool) -> str:
+    text = plain_line(line.text) if output.interactive else line.text
+    label = f"{line.replica if line.rank is None else line.rank}| " if many else ""
+    time = f"{line.time.isoformat(timespec='milliseconds') if line.time else '-'} " if timestamps else ""
+    return f"{time}{label}{text}"

@@ -1,0 +1,55 @@
+"""Text views by type of result: each room of the command line registers its own, loaded when needed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tao_run.cli.output.plain import plain
+
+if TYPE_CHECKING:
+    from tao_run.cli.output import Output
+
+# module of the result type -> module of its views
+_VIEWS = {
+    "tao_run.cli.rows": "tao_run.cli.output.jobs",
+    "tao_run.catalog": "tao_run.cli.output.catalog",
+    "tao_run.preflight": "tao_run.cli.output.preflight",
+    "tao_run.storage": "tao_run.cli.output.storage",
+    "tao_run.analysis": "tao_run.cli.output.analysis",
+}
+_registered: dict[type[Any], Callable[[Any, Output], None]] = {}
+
+
+def view(kind: type[Any]) -> Callable[[Callable[[Any, Output], None]], Callable[[Any, Output], None]]:
+    """Register a function as the text view of a result type."""
+
+    def register(function: Callable[[Any, Output], None]) -> Callable[[Any, Output], None]:
+        _registered[kind] = function
+        return function
+
+    return register
+
+
+def text_view(result: Any, output: Output) -> None:
+    """Print a result by its view."""
+    kind = type(result)
+    if kind not in _registered:
+        module = next(views for prefix, views in _VIEWS.items() if kind.__module__.startswith(prefix))
+        importlib.import_module(module)
+    _registered[kind](result, output)
+
+
+def table(output: Output, columns: Sequence[str], rows: Iterable[Sequence[str]], keep: Sequence[str] = ()) -> None:
+    """Draw a table. Columns named in `keep` are never cut; text from outside appears as it is."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=SIMPLE_HEAD if output.interactive else None, pad_edge=False, header_style="bold")
+    for column in columns:
+        drawn.add_column(column, no_wrap=column in keep, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(plain(cell).replace("\n", " ")) for cell in row))
+    output.console().print(drawn)

@@ -1,0 +1,156 @@
+"""Typed results of the job commands, as they are rendered and as their JSON keys are documented."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tao_run.jobs.model import Job, Replica, ResourceTable
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One job as `status` and `watch` show it. `age_seconds` is since submission, `seen_seconds` since observation."""
+
+    id: str
+    name: str
+    platform: str
+    state: str
+    reason: str
+    message: str
+    native_state: str
+    exit_code: int | None
+    reachable: bool
+    ready: int | None
+    total: int | None
+    submitted_at: datetime
+    observed_at: datetime | None
+    age_seconds: float
+    seen_seconds: float | None
+    results_dir: str
+    backend_id: str | None
+    account: str
+    group: str | None
+    split_id: str | None
+    retry_of: str | None
+
+
+def job_row(job: Job, now: datetime) -> JobRow:
+    """A job as a row, at a moment."""
+    status = job.status
+    seen = None if status.observed_at is None else (now - status.observed_at).total_seconds()
+    return JobRow(
+        id=job.id,
+        name=job.name,
+        platform=job.platform,
+        state=status.state.value,
+        reason=status.reason,
+        message=status.message,
+        native_state=status.native_state,
+        exit_code=status.exit_code,
+        reachable=status.reachable,
+        ready=status.ready,
+        total=status.total,
+        submitted_at=job.created_at,
+        observed_at=status.observed_at,
+        age_seconds=round((now - job.created_at).total_seconds(), 3),
+        seen_seconds=None if seen is None else round(max(0.0, seen), 3),
+        results_dir=job.results_dir,
+        backend_id=job.backend_id,
+        account=job.account,
+        group=job.group,
+        split_id=job.split_id,
+        retry_of=job.retry_of,
+    )
+
+
+@dataclass(frozen=True)
+class StatusList:
+    """Result of `status`."""
+
+    jobs: tuple[JobRow, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReplicaRow:
+    """A replica, and in words what its readiness issue means."""
+
+    replica: Replica
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class ReplicaList:
+    """Result of `replicas`."""
+
+    job: str
+    replicas: tuple[ReplicaRow, ...]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """Result of `submit --detach` as JSON: what was submitted."""
+
+    jobs: tuple[JobRow, ...]
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """Result of `submit --dry-run`: the native object, exactly as it would be sent."""
+
+    platform: str
+    native: Any
+    secrets: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CancelOutcome:
+    """What became of one job that was to be cancelled."""
+
+    job: JobRow
+    stopped: bool
+
+
+@dataclass(frozen=True)
+class CancelList:
+    """Result of `cancel`."""
+
+    jobs: tuple[CancelOutcome, ...]
+
+
+@dataclass(frozen=True)
+class ResourceList:
+    """Result of `resources`."""
+
+    platform: str
+    tables: tuple[ResourceTable, ...]
+
+
+@dataclass(frozen=True)
+class InitReport:
+    """Result of `init`: the file, whether it was written now, and what is set (presence only)."""
+
+    path: str
+    written: bool
+    present: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ResultEntry:
+    """One file below a results directory; `size` in bytes."""
+
+    path: str
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class ResultList:
+    """Result of `results`: where they are, and with --list what is there."""
+
+    job: str
+    results_dir: str
+    files: tuple[ResultEntry, ...] | None = None
+    downloaded_to: str | None = None

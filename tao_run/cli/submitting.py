@@ -1,0 +1,161 @@
+"""What `submit` does, step by step: read, complete, ask, check, dry-run or submit, then watch or leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tao_run.cli.intake import ask_what_is_missing, confirm_image
+from tao_run.cli.request_data import command_line_data, parse_splits, settings_of
+from tao_run.cli.rows import DryRun, Submitted, job_row
+from tao_run.cli.runtime import Runtime, leave
+from tao_run.errors import PreflightFailed, UsageError
+from tao_run.jobs import jobfile
+
+if TYPE_CHECKING:
+    from tao_run.catalog.apply import Completion
+    from tao_run.jobs.model import Job
+    from tao_run.jobs.request import JobRequest
+    from tao_run.platforms.base import Platform
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole request and how many jobs it becomes: None for one job, else the split ids."""
+
+    request: JobRequest
+    splits: tuple[str, ...] | None
+    given: Mapping[str, Any]
+
+
+def run_submit(runtime: Runtime, given: Mapping[str, Any]) -> None:
+    """The command. `given` is what the command line said, by parameter name."""
+    plan = _complete(runtime, _read(runtime, given))
+    platform = runtime.platform(str(plan.request.platform))
+    if given["dry_run"] is not None:
+        _dry_run(runtime, platform, plan)
+        return
+    confirm_image(runtime, plan.request, assume_yes=given["yes"])
+    if not given["no_preflight"]:
+        _preflight(runtime, platform, plan.request)
+    jobs = _submit(runtime, platform, plan)
+    _afterwards(runtime, jobs, plan)
+
+
+def _read(runtime: Runtime, given: Mapping[str, Any]) -> Plan:
+    data = command_line_data(given, runtime.command)
+    path = _job_file(given, data)
+    source = "the command line"
+    if path is not None:
+        runtime.output.note(f"using {path}")
+        source = str(path)
+        data = jobfile.lay_over(jobfile.read_job_file(path), data)
+    data = ask_what_is_missing(runtime, data, given)
+    request, count = jobfile.to_request(_with_platform_options(data, given), source)
+    return Plan(request, parse_splits(given["split"], given["splits"] or count), given)
+
+
+def _job_file(given: Mapping[str, Any], data: Mapping[str, Any]) -> Path | None:
+    if given["jobfile"] is not None:
+        return Path(given["jobfile"])
+    default = Path(jobfile.DEFAULT_FILE)
+    says_what_runs = data.get("command") or data.get("model")
+    return default if not says_what_runs and default.exists() else None
+
+
+def _with_platform_options(data: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    from tao_run.cli.platform_options import collect, named
+    from tao_run.platforms.registry import canonical
+
+    platform = canonical(str(data["platform"]))
+    said = collect(platform, given["option"] or [], named(given))
+    options = dict(data.get("options") or {})
+    if said:
+        options[platform] = {**(options.get(platform) or {}), **said}
+    return {**data, "platform": platform, "options": options} if options else {**data, "platform": platform}
+
+
+def _complete(runtime: Runtime, plan: Plan) -> Plan:
+    """Fill in from the catalog what a model and action imply."""
+    from dataclasses import replace
+
+    from tao_run.catalog import load
+    from tao_run.catalog.apply import complete
+
+    request = plan.request
+    if request.model is None and request.image is None and request.command is not None:
+        return plan
+    bank = plan.given["skill_bank"]
+    done = complete(request, load(bank, runtime.environ), settings_of(plan.given["set_"] or []))
+    for note in done.notes:
+        runtime.output.note(note)
+    _say_automl(runtime, done)
+    if done.request.command is None:
+        raise UsageError("nothing says what runs", "give a command after `--`, --model and --action, or a job file")
+    return replace(plan, request=done.request)
+
+
+def _say_automl(runtime: Runtime, done: Completion) -> None:
+    model, request = done.model, done.request
+    wanted = request.action == "train" and request.automl_policy is None
+    if model is not None and wanted and model.automl_enabled and model.has_train_schema:
+        runtime.output.note(
+            f"{model.network_arch} supports AutoML: `tao-run models --automl` says how;"
+            " --automl-policy off silences this"
+        )
+
+
+def _dry_run(runtime: Runtime, platform: Platform, plan: Plan) -> None:
+    from tao_run.platforms.lifecycle import dry_run
+
+    launch = dry_run(platform, plan.request)
+    for note in launch.notes:
+        runtime.output.note(note)
+    if plan.given["dry_run"] == "server":
+        for note in platform.validate(launch):
+            runtime.output.note(note)
+    runtime.output.emit(DryRun(platform.name, launch.native, dict(launch.secrets)))
+
+
+def _preflight(runtime: Runtime, platform: Platform, request: JobRequest) -> None:
+    from tao_run.preflight import run
+
+    report = run(request, platform, runtime.credentials)
+    failed = [check for check in report.checks if check.status == "failed"]
+    for check in failed:
+        runtime.output.note(f"failed: {check.id}: {check.detail}")
+        if check.fix:
+            runtime.output.note(f"  do: {check.fix}")
+    if failed:
+        raise PreflightFailed(
+            f"{len(failed)} of {len(report.checks)} launch checks failed; nothing was submitted",
+            "repair what they name, or submit with --no-preflight",
+        )
+
+
+def _submit(runtime: Runtime, platform: Platform, plan: Plan) -> list[Job]:
+    from tao_run.platforms.lifecycle import build_job, submit
+
+    if plan.splits is not None:
+        from tao_run.jobs.splits import submit_group
+
+        return submit_group(platform, runtime.store, plan.request, plan.splits)
+    return [submit(platform, runtime.store, build_job(platform, plan.request))]
+
+
+def _afterwards(runtime: Runtime, jobs: list[Job], plan: Plan) -> None:
+    now = runtime.clock.now()
+    if not plan.given["watch"]:
+        if runtime.output.json:
+            runtime.output.emit(Submitted(tuple(job_row(job, now) for job in jobs)))
+        else:
+            for job in jobs:
+                runtime.output.line(job.id)
+        return
+    for job in jobs:
+        runtime.output.note(f"submitted {job.name} to {job.platform}; results: {job.results_dir or 'nowhere durable'}")
+    from tao_run.cli.watch import watch_jobs
+
+    leave(watch_jobs(runtime, jobs, plan.given["interval"] * 60.0))
