@@ -48,7 +48,13 @@ def load(skill_bank: str | Path | None = None, environ: Mapping[str, str] | None
         UsageError: the directory is not a skill bank.
     """
     chosen = skill_bank or (os.environ if environ is None else environ).get(SKILL_BANK_VARIABLE)
-    return Catalog(SkillBank(Path(chosen)) if chosen else PackagedCatalog())
+    return Catalog(_source(Path(chosen)) if chosen else PackagedCatalog())
+
+
+def _source(directory: Path) -> Source:
+    """A skill bank's directory, or a checkout of tao-run: its scripts have the names of a bank's."""
+    own = directory.expanduser() / "tao_run" / "catalog" / "data"
+    return PackagedCatalog(own) if (own / "models.json").is_file() else SkillBank(directory)
 
 
 class Catalog:
