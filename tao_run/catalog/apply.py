@@ -12,6 +12,7 @@ from tao_run.catalog.facts import ActionFacts, ModelFacts
 from tao_run.catalog.images import ImageResolution
 from tao_run.errors import UsageError
 from tao_run.jobs.request import JobRequest, parse_request
+from tao_run.jobs.speckeys import MANDATORY, MISSING, get_value, set_value
 
 if TYPE_CHECKING:
     from tao_run.catalog.catalog import Catalog
@@ -60,16 +61,15 @@ def complete(
     said = _said(request, facts, settings)
     spec = specs.merge(_template(facts, action, request.action), said)
     for path, value in _uris(request, action).items():
-        specs.put(spec, path, value)
+        spec = set_value(spec, path, value)
     scale = _Scale(facts, action, spec, said)
     gpus, nodes = scale.gpus(request.gpus), scale.nodes(request)
-    scale.write(gpus, nodes)
     data = request.model_dump(mode="python", exclude_unset=True)
     data.update(
         image=image.image,
         command=request.command or action.command,
         config_format=request.config_format if _was_said(request, "config_format") else action.config_format,
-        spec=spec,
+        spec=scale.written(gpus, nodes),
         gpus=gpus,
         nodes=nodes,
         inputs=_inputs(request, action, spec),
@@ -90,9 +90,9 @@ def _plain(request: JobRequest, catalog: Catalog, settings: Mapping[str, Any]) -
     if request.image:
         changes["image"] = catalog.resolve_reference(request.image)
     if settings:
-        spec = copy.deepcopy(request.spec or {})
+        spec = dict(request.spec or {})
         for path, value in settings.items():
-            specs.put(spec, path, value)
+            spec = set_value(spec, path, value)
         changes["spec"] = spec
     data = request.model_dump(mode="python", exclude_unset=True)
     return parse_request({**data, **changes}, "the job") if changes else request
@@ -109,16 +109,17 @@ def _template(facts: ModelFacts, action: ActionFacts, asked: str) -> dict[str, A
 
 
 def _said(request: JobRequest, facts: ModelFacts, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the spec that comes from the user: spec, then settings with shorthands spelled out."""
-    said = copy.deepcopy(request.spec or {})
+    """The part of the spec that comes from the user: spec, then settings, both with shorthands spelled out."""
+    said = dict(request.spec or {})
     flat = specs.dotted_keys(said)
     if flat:
         raise UsageError(
             f"the spec has dotted keys ({', '.join(flat)}), which the container would not read",
             "nest them, or give them with --set",
         )
-    for key, value in settings.items():
-        specs.put(said, facts.spec_shorthand_keys.get(key, key), value)
+    short = {key: said.pop(key) for key in list(said) if key in facts.spec_shorthand_keys}
+    for key, value in {**short, **settings}.items():
+        said = set_value(said, facts.spec_shorthand_keys.get(key, key), value)
     return said
 
 
@@ -133,7 +134,7 @@ def _inputs(request: JobRequest, action: ActionFacts, spec: Mapping[str, Any]) -
     """Declared inputs that have a value, with their declarations; the user's own inputs on top."""
     inputs: dict[str, Any] = {}
     for key, declared in action.inputs.items():
-        value = specs.get(spec, key)
+        value = get_value(spec, key)
         if has_value(value) and key not in action.outputs:
             facts = {name: declared[name] for name in _SOURCE_KEYS if name in declared}
             inputs[key] = {"uri": value, **facts}
@@ -153,7 +154,7 @@ def has_value(value: Any) -> bool:
     """Whether an input's spec entry says where the data is."""
     if isinstance(value, list):
         return bool(value) and all(has_value(item) for item in value)
-    return isinstance(value, str) and value.strip() not in ("", specs.MANDATORY)
+    return isinstance(value, str) and value.strip() not in ("", MANDATORY)
 
 
 def unset_inputs(action: ActionFacts, spec: Mapping[str, Any]) -> list[str]:
@@ -161,7 +162,7 @@ def unset_inputs(action: ActionFacts, spec: Mapping[str, Any]) -> list[str]:
     return [
         key
         for key, declared in action.inputs.items()
-        if not declared.get("optional") and key not in action.outputs and not has_value(specs.get(spec, key))
+        if not declared.get("optional") and key not in action.outputs and not has_value(get_value(spec, key))
     ]
 
 
@@ -195,17 +196,15 @@ class _Scale:
         self._differ(self._node_key, stated, request.nodes, "--nodes")
         return request.nodes
 
-    def write(self, gpus: int, nodes: int) -> None:
-        """Put the counts into the spec where the user has not."""
-        self._put(self._gpu_key, gpus)
-        self._put(self._node_key, nodes)
+    def written(self, gpus: int, nodes: int) -> dict[str, Any]:
+        """The spec with both counts where the user has not said them."""
+        spec = self._put(self._put(self._spec, self._gpu_key, gpus), self._node_key, nodes)
         ids = f"{self._gpu_key.rpartition('.')[0]}.gpu_ids" if self._gpu_key.endswith(".num_gpus") else ""
-        if ids and specs.get(self._spec, ids) is not specs.MISSING:
-            self._put(ids, list(range(gpus)))
+        has_ids = bool(ids) and get_value(spec, ids) is not MISSING
+        return self._put(spec, ids, list(range(gpus))) if has_ids else spec
 
-    def _put(self, key: str, value: Any) -> None:
-        if key and specs.get(self._said, key) is specs.MISSING:
-            specs.put(self._spec, key, value)
+    def _put(self, spec: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+        return set_value(spec, key, value) if key and get_value(self._said, key) is MISSING else spec
 
     def _differ(self, key: str, stated: int | None, wanted: int, option: str) -> None:
         if stated is not None and stated != wanted:
@@ -213,7 +212,7 @@ class _Scale:
 
     @staticmethod
     def _number(spec: Mapping[str, Any], key: str) -> int | None:
-        value = specs.get(spec, key) if key else None
+        value = get_value(spec, key) if key else None
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
@@ -221,7 +220,7 @@ def _gpu_key(declared: str, action: str, spec: Mapping[str, Any]) -> str:
     """Where the action reads its GPU count: its own section if that has one, else the declared key if it exists."""
     section = action.removeprefix("deploy_")
     for key in (f"{section}.num_gpus", f"{section.rpartition('_')[2]}.num_gpus", declared):
-        if key and specs.get(spec, key) is not specs.MISSING:
+        if key and get_value(spec, key) is not MISSING:
             return key
     return ""
 
@@ -229,6 +228,6 @@ def _gpu_key(declared: str, action: str, spec: Mapping[str, Any]) -> str:
 def _node_key(declared: str, gpu_key: str, action: str, spec: Mapping[str, Any]) -> str:
     section = gpu_key.rpartition(".")[0] or action.rpartition("_")[2]
     for key in (f"{section}.num_nodes", declared):
-        if key and specs.get(spec, key) is not specs.MISSING:
+        if key and get_value(spec, key) is not MISSING:
             return key
     return ""

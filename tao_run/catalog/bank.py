@@ -21,8 +21,8 @@ from tao_run.catalog.facts import (
     PlatformFacts,
     summary_of,
 )
-from tao_run.catalog.yamltext import load_yaml
 from tao_run.errors import UsageError
+from tao_run.yamltext import load_yaml
 
 MODELS = Path("skills/models")
 PLATFORM_MANIFEST = Path("skills/platform/platforms.manifest.json")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tao_run.catalog.facts import PlatformFacts, platform_from
-from tao_run.catalog.yamltext import load_yaml
+from tao_run.yamltext import load_yaml
 
 
 def corrected_platforms(manifest: Mapping[str, Any]) -> list[PlatformFacts]:

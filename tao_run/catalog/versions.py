@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tao_run.catalog.yamltext import load_yaml
 from tao_run.errors import UsageError
+from tao_run.yamltext import load_yaml
 
 
 @cache

@@ -95,10 +95,12 @@ def settings_of(items: Sequence[str]) -> dict[str, Any]:
     """`--set key=value` pairs; a value is read as YAML, so numbers, lists and true/false are what they look like."""
     import yaml
 
+    from tao_run.yamltext import load_yaml
+
     found = {}
     for key, text in _pairs(items, "--set"):
         try:
-            found[key] = yaml.safe_load(text)
+            found[key] = load_yaml(text)
         except yaml.YAMLError:
             found[key] = text
     return found

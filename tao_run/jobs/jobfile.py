@@ -64,8 +64,10 @@ def read_yaml(path: Path) -> Any:
 def _strict_loader() -> type[Any]:
     import yaml
 
-    class StrictLoader(yaml.SafeLoader):
-        """A safe loader that refuses a key given twice."""
+    from tao_run.yamltext import Loader
+
+    class StrictLoader(Loader):
+        """A safe loader that refuses a key given twice, and reads `1e-4` as a number."""
 
     def mapping(loader: StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         seen = set()

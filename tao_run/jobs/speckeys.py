@@ -11,6 +11,9 @@ from tao_run.errors import UsageError
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _KEY = re.compile(r"[^.\[\]]+(?:\[\d+\])*(?:\.[^.\[\]]+(?:\[\d+\])*)*")
 _LONGEST_LIST = 10_000
+# OmegaConf's mark of a value that the user has to give
+MANDATORY = "???"
+MISSING = object()
 
 
 def parse_key(key: str) -> list[str | int]:
@@ -33,9 +36,19 @@ def set_value(spec: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return result
 
 
+def get_value(spec: Any, key: str) -> Any:
+    """The value at a key, or MISSING. Raises UsageError for what is no key."""
+    for step in parse_key(key):
+        try:
+            spec = spec[step]
+        except (KeyError, IndexError, TypeError):
+            return MISSING
+    return spec
+
+
 def _descend(place: Any, step: str | int, empty: Any, key: str) -> Any:
     found = _get(place, step, key)
-    if found is None:
+    if found is None or found == "" or found == MANDATORY:
         _put(place, step, empty, key)
         return empty
     return found

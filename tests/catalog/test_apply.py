@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tao_run.catalog import Catalog, specs
+from tao_run.catalog import Catalog
 from tao_run.catalog.apply import complete, unset_inputs
 from tao_run.errors import UsageError
 from tao_run.jobs.request import JobRequest, parse_request
+from tao_run.jobs.speckeys import get_value
 
 IMAGE_DIR = "dataset.train_data_sources[0].image_dir"
 
@@ -63,6 +64,13 @@ def test_template_then_spec_then_settings(packaged: Catalog) -> None:
     assert template["train"]["num_epochs"] != 9
 
 
+def test_shorthands_at_the_top_of_a_spec_are_spelled_out(packaged: Catalog) -> None:
+    spec = spec_of(packaged, spec={"num_epochs": 3, "train": {"optim": {"lr": 0.5}}})
+    assert spec["train"]["num_epochs"] == 3
+    assert spec["train"]["optim"]["lr"] == 0.5
+    assert "num_epochs" not in spec
+
+
 def test_the_packaged_template_is_not_changed_by_use(packaged: Catalog) -> None:
     first = spec_of(packaged, gpus=1)
     first["train"]["num_epochs"] = -1
@@ -103,7 +111,7 @@ def test_a_count_that_differs_is_kept_and_said(packaged: Catalog) -> None:
 
 def test_inputs_stand_in_the_spec_and_carry_their_declaration(packaged: Catalog) -> None:
     done = complete(request(gpus=1, inputs={IMAGE_DIR: "s3://b/images.tar.gz", "/extra": "s3://b/x"}), packaged)
-    assert specs.get(done.request.spec, IMAGE_DIR) == "s3://b/images.tar.gz"
+    assert get_value(done.request.spec, IMAGE_DIR) == "s3://b/images.tar.gz"
     assert done.request.inputs[IMAGE_DIR].type == "file"
     assert done.request.inputs["/extra"].uri == "s3://b/x"
 

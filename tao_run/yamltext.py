@@ -20,15 +20,15 @@ _FLOAT = re.compile(
 )
 
 
-class _Loader(_Base):  # type: ignore[misc]
+class Loader(_Base):  # type: ignore[misc]
     """The safe loader with the float form of YAML 1.2, which OmegaConf and Hydra use for TAO specs."""
 
 
-_Loader.yaml_implicit_resolvers = {
+Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:float"]
     for first, resolvers in _Base.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
 
 
 def load_yaml(text: str) -> Any:
@@ -37,4 +37,4 @@ def load_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: the text is not YAML.
     """
-    return yaml.load(text, Loader=_Loader)
+    return yaml.load(text, Loader=Loader)
