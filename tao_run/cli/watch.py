@@ -63,7 +63,15 @@ def watch_jobs(runtime: Runtime, jobs: list[Job], interval: float, timeout: floa
                     runtime.output.json_line(row)
                 else:
                     runtime.output.line(f"{row.id} {row.name} {row.state} {row.reason} {row.message}".rstrip())
+                _settle(runtime, job)
     return outcome([job.status.state for job in current])
+
+
+def _settle(runtime: Runtime, job: Job) -> None:
+    """Let go of what an ended job held: `status` only looks, this is where a rented instance is given back."""
+    if job.status.state.terminal:
+        for note in runtime.platform_of(job).settle(job):
+            runtime.output.note(note)
 
 
 def outcome(states: list[JobState]) -> int:

@@ -105,6 +105,8 @@ class SDKMethods:
             if job.status.state is not before:
                 self._call_hooks(job)
             if job.status.state.terminal:
+                for note in self._platform.settle(job):
+                    self._platform.note(note)
                 return job.status
             self._platform.clock.sleep(interval)
 
