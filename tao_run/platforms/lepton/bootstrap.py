@@ -1,0 +1,62 @@
+"""Lepton's worker variables translated for torch and TAO: pure bash, nothing is fetched at run time.
+
+The names and the address scheme `<prefix>-<index>.<subdomain>` are those of Lepton's own translation script
+(github.com/leptonai/scripts, lepton_env_to_pytorch.sh, of 2025-07-21). WORLD_SIZE is the number of nodes, as
+TAO containers read it; torchrun sets its own for the processes it starts.
+"""
+
+from __future__ import annotations
+
+MASTER_PORT = 29400
+_PART = "TAO_RUN_PAYLOAD_PART_"
+_PART_BYTES = 96 * 1024  # the kernel takes 128 KiB per variable
+_MOST_PARTS = 8
+
+_TRANSLATE = """\
+: "${LEPTON_JOB_TOTAL_WORKERS:=1}" "${LEPTON_JOB_WORKER_INDEX:=0}" "${LEPTON_JOB_WORKER_PREFIX:=worker}"
+export NNODES=$LEPTON_JOB_TOTAL_WORKERS NODE_RANK=$LEPTON_JOB_WORKER_INDEX
+export WORLD_SIZE=$NNODES MASTER_PORT=${MASTER_PORT:-%(port)d} MASTER_ADDR=127.0.0.1 WORKER_ADDRS=
+if [ "$NNODES" -gt 1 ]; then
+  MASTER_ADDR=$LEPTON_JOB_WORKER_PREFIX-0.$LEPTON_SUBDOMAIN
+  for ((TAO_RUN_I = 1; TAO_RUN_I < NNODES; TAO_RUN_I++)); do
+    WORKER_ADDRS=$WORKER_ADDRS${WORKER_ADDRS:+,}$LEPTON_JOB_WORKER_PREFIX-$TAO_RUN_I.$LEPTON_SUBDOMAIN
+  done
+  unset TAO_RUN_I
+fi
+export NUM_GPU_PER_NODE=%(gpus)s
+"""
+
+_UNPACK = """\
+TAO_RUN_PAYLOAD=$(mktemp) || exit 1
+printf %%s "%(parts)s" | base64 -d > "$TAO_RUN_PAYLOAD" || exit 1
+export TAO_RUN_PAYLOAD
+unset %(names)s
+"""
+
+
+def prelude(gpus: int | None, payload_parts: int = 0) -> str:
+    """Bash text that runs before the job's script.
+
+    `gpus` per node, None to take what Lepton says of the shape. With `payload_parts` it writes the payload
+    that `payload_variables` split into that many variables to a file, and names it in TAO_RUN_PAYLOAD.
+    """
+    count = "${LEPTON_RESOURCE_ACCELERATOR_NUM:-0}" if gpus is None else str(gpus)
+    text = _TRANSLATE % {"port": MASTER_PORT, "gpus": count}
+    if payload_parts:
+        names = [f"{_PART}{index}" for index in range(payload_parts)]
+        text += _UNPACK % {"parts": "".join(f"${{{name}}}" for name in names), "names": " ".join(names)}
+    return text
+
+
+def payload_variables(payload: bytes) -> dict[str, str]:
+    """A payload as container variables: Lepton has no files to stage, and a command must stay small.
+
+    Raises ValueError if it is too large for that (about 590 kB).
+    """
+    import base64
+
+    text = base64.b64encode(payload).decode("ascii")
+    parts = [text[start : start + _PART_BYTES] for start in range(0, len(text), _PART_BYTES)]
+    if len(parts) > _MOST_PARTS:
+        raise ValueError(f"{len(payload)} bytes are more than {_PART_BYTES * _MOST_PARTS * 3 // 4}")
+    return {f"{_PART}{index}": part for index, part in enumerate(parts)}

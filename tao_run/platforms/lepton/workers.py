@@ -1,0 +1,81 @@
+"""Replicas of a Lepton job: their documents read, and what a readiness issue means in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tao_run.jobs.model import Replica
+from tao_run.platforms.lepton.faults import plain
+from tao_run.platforms.lepton.states import number
+
+_RANK = re.compile(r"-(\d+)-[a-z0-9]+$")
+_READY = ("", "Ready")
+
+
+def read_replicas(rows: Iterable[Mapping[str, Any]]) -> list[Replica]:
+    """Replicas by rank; rows without an id are kept, without a name."""
+    found = [read_replica(row) for row in rows]
+    return sorted(found, key=lambda item: (item.rank is None, item.rank or 0, item.name))
+
+
+def read_replica(row: Mapping[str, Any]) -> Replica:
+    """One replica. The issue may be an object, a list of objects (the worst is last), or absent."""
+    status = row.get("status") or {}
+    node = status.get("node") or {}
+    name = str((row.get("metadata") or {}).get("id") or row.get("id") or "")
+    reason, message = readiness_issue(status.get("readiness_issue"))
+    return Replica(
+        rank=rank_of(name),
+        name=name,
+        node=plain(str(node.get("name") or node.get("id") or "")),
+        node_group=plain(str(node.get("node_group_id") or "")),
+        cpu=status.get("cpu"),
+        memory_mb=number(status.get("memory_in_mb")) or None,
+        phase=reason or ("Running" if node else "Queueing"),
+        ready=reason in _READY and bool(node),
+        issue_reason="" if reason in _READY else reason,
+        issue_message=message,
+    )
+
+
+def rank_of(replica_id: str) -> int | None:
+    """The worker index in `<job id>-<index>-<five characters>`."""
+    found = _RANK.search(replica_id)
+    return int(found.group(1)) if found else None
+
+
+def readiness_issue(issue: Any) -> tuple[str, str]:
+    """Reason and message of a readiness issue of any shape; ("", "") if there is none."""
+    if isinstance(issue, list):
+        serious = [item for item in issue if isinstance(item, dict) and item.get("reason") not in _READY]
+        issue = serious[-1] if serious else None
+    if not isinstance(issue, dict):
+        return "", ""
+    return plain(str(issue.get("reason") or "")), plain(str(issue.get("message") or ""))
+
+
+def first_issue(replicas: Iterable[Replica]) -> Replica | None:
+    """The replica whose trouble explains why the job does not run: a real fault before mere waiting."""
+    waiting = [item for item in replicas if item.issue_reason]
+    faulty = [item for item in waiting if item.issue_reason not in ("InProgress", "NoCapacity", "Queueing")]
+    return next(iter(faulty or waiting), None)
+
+
+def meaning(reason: str, message: str) -> str:
+    """What a readiness issue means and what to do about it; empty if there is nothing to say."""
+    text = message.lower()
+    if "pull" in text and (reason == "Failed" or "failed" in text or "backoff" in text.replace("-", "")):
+        return "the image cannot be pulled: check its name, and that NGC_KEY is valid for it"
+    if reason == "Failed":
+        return "the worker could not start: check the image and NGC_KEY"
+    if "secret not found" in text:
+        return "a secret that the job names is gone from the workspace: submit the job again"
+    if reason in ("ConfigError", "SystemError"):
+        return "the node is unhealthy: cancel and submit again, it will get another node"
+    if "pulling image" in text:
+        return "the image is being pulled; large images take minutes"
+    if reason in ("NoCapacity", "Queueing"):
+        return "no node is free: wait, or try another resource_shape or node_group"
+    return ""
