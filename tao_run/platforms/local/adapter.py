@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tao_run.credentials import is_secret_name
 from tao_run.errors import BackendRejected, BackendUnreachable, UsageError
@@ -47,6 +47,10 @@ class LocalSDK(Platform):
     name = "local"
     launch_grace = 15.0
 
+    def __init__(self, *arguments: Any, host: str | None = None, **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self.host = host or socket.gethostname()
+
     @classmethod
     def options_model(cls) -> type[BaseModel]:
         from tao_run.platforms.local.options import Options
@@ -60,7 +64,7 @@ class LocalSDK(Platform):
         return request.model_copy(update={"options": {**request.options, self.name: options}})
 
     def account(self, request: JobRequest) -> str:
-        return socket.gethostname()
+        return self.host
 
     def results_dir(self, request: JobRequest, job_id: str) -> str:
         return f"{self._results_root(request).rstrip('/')}/{job_id}"
@@ -261,9 +265,8 @@ class LocalSDK(Platform):
         return JobDir(self._root / job.id)
 
     def _require_this_host(self, job: Job) -> None:
-        here = socket.gethostname()
-        if job.account != here:
-            raise BackendUnreachable(f"{job.name} runs on {job.account}, this is {here}", f"ask on {job.account}")
+        if job.account != self.host:
+            raise BackendUnreachable(f"{job.name} runs on {job.account}, this is {self.host}", f"ask on {job.account}")
 
 
 def _is_private(name: str) -> bool:

@@ -32,6 +32,11 @@ class TimeIndex:
             return None
         return self._times[min(bisect.bisect_left(self._offsets, offset), len(self._times) - 1)]
 
+    def next_sample(self, offset: int) -> int | None:
+        """The end of the part that was seen together with the byte at `offset`; None after the last sample."""
+        place = bisect.bisect_right(self._offsets, offset)
+        return self._offsets[place] if place < len(self._offsets) else None
+
     def offset_since(self, since: datetime) -> int:
         """The first byte that was written at or after `since`."""
         before = bisect.bisect_left(self._times, since)
@@ -52,10 +57,12 @@ def _read_rank(directory: JobDir, rank: int, query: LogQuery, end: int | None) -
     if query.tail is not None:
         start = max(start, _tail_start(path, query.tail, end))
     splitter, position = LineSplitter(), start
-    for chunk in _chunks(path, start, end):
-        position += len(chunk)
-        for text in splitter.feed(chunk):
-            yield LogLine(text, index.at(position), rank)
+    while position < end:  # part by part, so that every line gets the time at which its part was seen
+        stop = min(end, index.next_sample(position) or end)
+        for chunk in _chunks(path, position, stop):
+            for text in splitter.feed(chunk):
+                yield LogLine(text, index.at(stop), rank)
+        position = stop
     for text in splitter.finish():
         yield LogLine(text, index.at(position), rank)
 

@@ -21,7 +21,7 @@ class LocalRig(Rig):
 
     def start(self, directory: Path) -> None:
         self.stores: list[Path] = []
-        self.away = False
+        self.made: list[LocalSDK] = []
 
     def environ(self) -> Mapping[str, str]:
         return {"HF_TOKEN": CANARY, "TAO_RUN_LOCAL_GPUS": ""}
@@ -31,7 +31,8 @@ class LocalRig(Rig):
 
     def make(self, credentials: Credentials, store: Store, clock: Clock) -> Platform:
         self.stores.append(store.directory)
-        return LocalSDK(credentials=credentials, store=store, clock=clock)
+        self.made.append(LocalSDK(credentials=credentials, store=store, clock=clock))
+        return self.made[-1]
 
     def requests(self) -> int | None:
         return None
@@ -49,14 +50,14 @@ class LocalRig(Rig):
     @contextlib.contextmanager
     def unreachable(self) -> Iterator[None]:
         """Ask about the job from another machine, as with a home directory shared by login nodes."""
-        import socket
-
-        real = socket.gethostname()
-        socket.sethostname("another-host")
+        made, here = list(self.made), self.made[-1].host
+        for platform in made:
+            platform.host = "another-host"
         try:
             yield
         finally:
-            socket.sethostname(real)
+            for platform in made:
+                platform.host = here
 
     def remove(self, platform: Platform, job: Any) -> bool:
         shutil.rmtree(self.stores[-1] / "local" / job.id)
