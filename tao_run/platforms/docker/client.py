@@ -44,6 +44,7 @@ _REFUSALS = {
     "could not select device driver": "install nvidia-container-toolkit on the daemon's host and restart docker",
     "nvidia-container-cli": "check the driver and the device ids on the daemon's host: nvidia-smi -L",
     "unresolvable CDI devices": "check the device ids on the daemon's host: nvidia-ctk cdi list",
+    "docker-init": "install the engine's init (docker-init or tini), or -o init=false",
     "OCI runtime create failed": "the engine could not start the command; see the message",
     "oci runtime error": "the engine could not start the command; see the message",
     "address already in use": "choose another port or network",

@@ -92,7 +92,7 @@ class Options(Strict):
     cpus: float | None = Field(None, gt=0, description="CPU limit, such as 8 or 1.5")
     devices: Words = Field(default_factory=list, description="host devices, such as /dev/infiniband/uverbs0")
     runtime: str | None = Field(None, description="container runtime; nvidia on Jetson")
-    init: bool = Field(False, description="run a small init as process 1")
+    init: bool = Field(True, description="run the engine's small init as process 1: signals and orphans are handled")
     tty: bool = Field(False, description="give the command a terminal (stdout and stderr become one)")
     keep_entrypoint: bool = Field(False, description="run the command through the image's own entrypoint")
     stop_seconds: int = Field(30, ge=0, le=3600, description="time to end after cancel before it is killed")
