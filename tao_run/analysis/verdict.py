@@ -1,0 +1,109 @@
+"""From all findings to one: what is explained by what, what was survived, and who failed first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tao_run.analysis.hits import Finding, Hit
+from tao_run.analysis.ranks import ProcessEnd, RankStory
+from tao_run.analysis.result import FirstFailed
+from tao_run.analysis.ruleset import CERTAINTIES
+
+_CONSEQUENCE = CERTAINTIES.index("consequence")
+_CHAIN_LINES = 300  # an exception and the one raised while it was handled are this close
+_SURVIVED_LINES = 2000
+_SURVIVED_SHARE = 0.05
+_PLACEHOLDER = re.compile(r"\{(\w+)\|([^}]*)\}")
+
+
+def choose(findings: Iterable[Finding], total_lines: int, chain_marks: Sequence[int]) -> Finding | None:
+    """The finding that explains the failure, or None if there is none.
+
+    A finding that a stronger one explains (`outranks`) is out; so is an error after which the log went on for
+    long, unless nothing else is left. Among equals the first process's last error decides.
+    """
+    present = list(findings)
+    fresh = [item for item in present if not survived(item, total_lines)] or present
+    explained = {rule for item in fresh for rule in item.rule.outranks if rule != item.rule.id}
+    left = [item for item in fresh if item.rule.id not in explained] or fresh
+    strongest = min((item.rule.strength for item in left), default=None)
+    equals = [item for item in left if item.rule.strength == strongest]
+    if len(equals) < 2:
+        return equals[0] if equals else None
+    return _first_of_equals(equals, chain_marks)
+
+
+def survived(finding: Finding, total_lines: int) -> bool:
+    """Whether the log went on so long after the last hit that the program cannot have died of it."""
+    if finding.from_backend:
+        return False
+    return total_lines - finding.latest > max(_SURVIVED_LINES, total_lines * _SURVIVED_SHARE)
+
+
+def _first_of_equals(equals: list[Finding], chain_marks: Sequence[int]) -> Finding:
+    told = [item for item in equals if item.from_backend]
+    if told:
+        return told[0]
+    per_process: dict[tuple[int | None, int | None, str], list[tuple[int, Finding]]] = {}
+    for finding in equals:
+        for who, hit in finding.by_process.items():
+            per_process.setdefault(who, []).append((hit.number, finding))
+    reasons = [_reason_of(hits, chain_marks) for hits in per_process.values()]
+    return min(reasons, key=lambda item: item[0])[1]
+
+
+def _reason_of(hits: list[tuple[int, Finding]], chain_marks: Sequence[int]) -> tuple[int, Finding]:
+    """The last error of one process, or the one that it was raised in the handling of."""
+    ordered = sorted(hits, key=lambda item: item[0], reverse=True)
+    chosen = ordered[0]
+    for number, finding in ordered[1:]:
+        linked = any(number < mark < chosen[0] for mark in chain_marks)
+        if linked and chosen[0] - number < _CHAIN_LINES:
+            chosen = (number, finding)
+    return chosen
+
+
+def first_failed(chosen: Finding, story: RankStory) -> FirstFailed:
+    """Who failed first: what a launcher says counts most, then who wrote the line of the cause."""
+    told, hit = story.first(), earliest(chosen)
+    if chosen.rule.strength < _CONSEQUENCE and (hit.rank is not None or hit.replica or hit.node_rank is not None):
+        return _of_hit(hit, story)
+    if told is not None:
+        return FirstFailed(told.rank, None, "", told.host, told.exit_code, told.time)
+    if chosen.rule.strength >= _CONSEQUENCE and len(chosen.by_process) > 1:
+        return FirstFailed()  # all that speak are victims: whoever is silent failed
+    return _of_hit(hit, story)
+
+
+def earliest(finding: Finding) -> Hit:
+    """The first hit of the cause, backend facts first."""
+    return finding.first[0]
+
+
+def _of_hit(hit: Hit, story: RankStory) -> FirstFailed:
+    end = next((end for end in story.ends.values() if end.rank == hit.rank and hit.rank is not None), None)
+    told = end or ProcessEnd(hit.rank)
+    time = hit.time.isoformat() if hit.time else told.time
+    return FirstFailed(hit.rank, hit.node_rank, hit.replica, hit.node or told.host, told.exit_code, time)
+
+
+def victims(findings: Iterable[Finding], first: FirstFailed, story: RankStory) -> tuple[int, ...]:
+    """Process ranks that only fell with the first one."""
+    told = set(story.victims())
+    for finding in findings:
+        if finding.rule.strength == _CONSEQUENCE:
+            told.update(rank for rank, _, _ in finding.by_process if rank is not None)
+    return tuple(sorted(told - {first.rank}))
+
+
+def fill(text: str, details: Mapping[str, str]) -> str:
+    """`{name|otherwise}` replaced by the detail of that name, or by the words after the bar."""
+    return _PLACEHOLDER.sub(lambda found: _shown(found, details), text)
+
+
+def _shown(found: re.Match[str], details: Mapping[str, str]) -> str:
+    value = details.get(found[1])
+    if value is None:
+        return found[2].strip() if found[2].strip() else ""
+    return f" ({value.strip()})" if not found[2].strip() else value.strip()
