@@ -173,6 +173,23 @@ class Platform(SDKMethods, ABC):
 
     # -- where the backend can ---------------------------------------------------------------------------
 
+    def sees_this_machine(self, request: JobRequest | None = None) -> bool:
+        """Whether jobs see the file system of this machine (processes here, a container daemon here)."""
+        return False
+
+    def prove_path(self, path: str, request: JobRequest | None = None) -> Check | None:
+        """Whether jobs see an absolute path that is no object-store URI, asked of the platform.
+
+        None: this platform cannot tell. Files of this machine prove nothing unless jobs see them.
+        """
+        if not self.sees_this_machine(request):
+            return None
+        from tao_run.storage import check_path
+
+        if check_path(path, self.credentials):
+            return Check("path", "ok", f"{path} exists on this machine")
+        return Check("path", "failed", f"{path} does not exist on this machine", "check the path")
+
     def resources(self, account: str | None = None) -> list[ResourceTable]:
         """What can be asked for: shapes, partitions, GPUs. Empty if the platform has nothing to list."""
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from tao_run.errors import UsageError
 from tao_run.jobs.model import Job, JobState, JobStatus, LogQuery
 
 if TYPE_CHECKING:
@@ -149,13 +150,25 @@ class SDKMethods:
         return self.get_job(job_id).results_dir
 
     def check_path(self, remote_path: str) -> bool:
-        """Whether a path exists. Raises CredentialError if access is refused: refused is not absent."""
-        from tao_run.storage import check_path
+        """Whether a path exists: an s3:// URI, or a path as jobs of this platform see it.
 
-        return check_path(remote_path, self._platform.credentials)
+        Raises CredentialError if access is refused: refused is not absent. Raises UsageError if the platform
+        cannot tell, which this machine's own files never decide for another one.
+        """
+        from tao_run.storage import check_path, parse_location
+
+        location = parse_location(remote_path)
+        if not location.is_file:
+            return check_path(remote_path, self._platform.credentials)
+        proof = self._platform.prove_path(location.path)
+        if proof is None or proof.status == "skipped":
+            raise UsageError(f"{self._platform.name} cannot tell whether {remote_path} exists", "use s3://")
+        return proof.status == "ok"
 
     def list_path(self, remote_path: str) -> list[str]:
-        """What is under a path. Raises CredentialError if access is refused."""
-        from tao_run.storage import list_path
+        """What is under an s3:// URI, or under a path that this machine shares with jobs. Raises as check_path."""
+        from tao_run.storage import list_path, parse_location
 
+        if parse_location(remote_path).is_file and not self._platform.sees_this_machine():
+            raise UsageError(f"{remote_path} is not on this machine: it cannot be listed from here", "use s3://")
         return list_path(remote_path, self._platform.credentials)

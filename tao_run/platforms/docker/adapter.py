@@ -207,5 +207,8 @@ class DockerSDK(Platform):
     def check_access(self, request: JobRequest | None = None) -> list[Check]:
         return access.checks(self.daemon(endpoint_of(request)), request, self.credentials)
 
+    def sees_this_machine(self, request: JobRequest | None = None) -> bool:
+        return self.daemon(endpoint_of(request)).is_local
+
     def resources(self, account: str | None = None) -> list[ResourceTable]:
         return access.resources(self.daemon(account or endpoint_of(None)))
