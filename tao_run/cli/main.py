@@ -138,6 +138,8 @@ def run(arguments: list[str], runtime: Runtime) -> int:
         return 130
     except BrokenPipeError:
         return _closed_pipe()
+    except Exception as error:  # noqa: BLE001 - the last line: a fault of ours, never shown as a traceback unasked
+        return runtime.output.internal_error(error, runtime.debug)
     return result if isinstance(result, int) else 0
 
 

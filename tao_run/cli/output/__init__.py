@@ -103,6 +103,15 @@ class Output:
 
         return self.error(UsageError(error.format_message(), f"`{where} --help` shows how to use it"))
 
+    def internal_error(self, error: Exception, debug: bool) -> int:
+        """Print a fault of tao-run itself. Returns 70, which no outcome of a job has."""
+        if debug:
+            self.traceback()
+        name, text = type(error).__name__, plain(redact(str(error))).replace("\n", " ")
+        self.note(f"error: a fault in tao-run itself: {name}: {text[:500]}")
+        self.note("  do: run it again with --debug and report what it prints")
+        return 70
+
     def interrupted(self) -> None:
         """End a Ctrl-C with a clean line."""
         self.note("interrupted")

@@ -86,7 +86,7 @@ class LocalSDK(Platform):
         entry = entry_for(job, results_root=job.results_dir.rsplit("/", 1)[0])
         pool, per_node = self._gpu_pool(options.gpu_ids, request.gpus)
         directory = self._directory(job)
-        plan = {
+        plan: dict[str, Any] = {
             "directory": str(directory.path),
             "script": entry.script,
             "cwd": options.cwd,
@@ -94,13 +94,11 @@ class LocalSDK(Platform):
             "gpus_per_node": per_node,
             "gpu_pool": pool,
             "gpu_count": min(per_node * request.nodes, len(pool)),
-            "env": dict(entry.env),
+            "env": {**entry.env, **({"TAO_RUN_PAYLOAD": str(directory.payload)} if entry.payload else {})},
             "rank_env": rank_environment(job.id, request.nodes, per_node),
             "max_time": request.max_time,
             "grace": options.grace,
         }
-        if entry.payload is not None:
-            plan["env"]["TAO_RUN_PAYLOAD"] = str(directory.payload)
         return Launch(job, plan, entry.secrets, entry.payload, self._notes(request, per_node, pool))
 
     def _gpu_pool(self, wanted: list[str] | None, asked: int | None) -> tuple[list[str], int]:
@@ -233,6 +231,9 @@ class LocalSDK(Platform):
 
     def check_access(self, request: JobRequest | None = None) -> list[Check]:
         return [self._check_bash(), self._check_gpus(request)]
+
+    def sees_this_machine(self, request: JobRequest | None = None) -> bool:
+        return True
 
     def _check_bash(self) -> Check:
         if Path("/bin/bash").exists():
