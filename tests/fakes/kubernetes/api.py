@@ -132,6 +132,7 @@ class FakeKubernetes:
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     fake: FakeKubernetes
 
     def log_message(self, format: str, *args: object) -> None:

@@ -78,6 +78,7 @@ class ControlPlane:
     def _suspend(self, job: Obj, pods: list[Obj]) -> None:
         for pod in pods:
             self._delete(pod)
+        job["status"]["_seen"] = []
         if not condition(job, "Suspended"):
             self._set(job, "Suspended", "JobSuspended", "Job suspended")
             job["status"].pop("startTime", None)
