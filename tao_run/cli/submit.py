@@ -10,6 +10,7 @@ from typer.core import TyperCommand
 from tao_run.cli import platform_options as own
 from tao_run.cli import submit_options as opt
 from tao_run.cli.runtime import FormatOption, runtime_of
+from tao_run.cli.submitting import run_submit
 
 app = typer.Typer(add_completion=False)
 
@@ -86,6 +87,4 @@ def submit(
 
     Example: tao-run submit --platform local -- python3 -c 'print("hello")'
     """
-    from tao_run.cli.submitting import run_submit
-
     run_submit(runtime_of(ctx, output), ctx.params)

@@ -32,6 +32,7 @@ class Plan:
 
 def run_submit(runtime: Runtime, given: Mapping[str, Any]) -> None:
     """The command. `given` is what the command line said, by parameter name."""
+    runtime.credentials  # noqa: B018 - read first, so that a secret typed as a plain value is recognised
     plan = _complete(runtime, _read(runtime, given))
     platform = runtime.platform(str(plan.request.platform))
     if given["dry_run"] is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from tao_run.errors import UsageError
-from tao_run.jobs.request import JobRequest, parse_model
+from tao_run.jobs.request import JobRequest, parse_model, parse_request
 from tao_run.jobs.speckeys import set_value
 
 DEFAULT_FILE = "tao-run.yaml"
@@ -103,7 +103,7 @@ def to_request(data: Mapping[str, Any], source: str) -> tuple[JobRequest, int | 
         for key, value in whole.set.items():
             spec = set_value(spec, key, value)
         fields["spec"] = spec
-    return parse_model(JobRequest, fields, source), whole.splits
+    return parse_request(fields, source), whole.splits
 
 
 def lay_over(file: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -138,11 +138,9 @@ class JobRequest(Strict):
 
     @field_validator("env")
     @classmethod
-    def _env_is_no_secret(cls, env: dict[str, str]) -> dict[str, str]:
-        for name, value in env.items():
+    def _env_names(cls, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
             _check_env_name(name)
-            if holds_secret(value) or (is_secret_name(name) and value):
-                raise ValueError(f"{name} is a secret: pass it by name with `--secret {name}`, not as a value")
         return env
 
     @field_validator("secrets")
@@ -182,7 +180,16 @@ def _check_env_name(name: str) -> None:
 
 def parse_request(data: Mapping[str, Any], source: str = "the job") -> JobRequest:
     """A request from plain data. Raises UsageError: one line per fault, unknown keys with the nearest name."""
-    return parse_model(JobRequest, data, source)
+    request = parse_model(JobRequest, data, source)
+    refuse_secret_values(request, source)
+    return request
+
+
+def refuse_secret_values(request: JobRequest, source: str) -> None:
+    """Raises UsageError if a plain variable holds a secret: its value would be recorded and shown."""
+    for name, value in request.env.items():
+        if holds_secret(value) or (is_secret_name(name) and value):
+            raise UsageError(f"{source}: env: {name} is a secret", f"pass it by name: --secret {name}")
 
 
 def parse_model(model: type[M], data: Mapping[str, Any], source: str) -> M:

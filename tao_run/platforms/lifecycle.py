@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tao_run.errors import BackendUnreachable, TaoRunError
 from tao_run.jobs.model import Job, JobState, JobStatus, job_name, new_id
-from tao_run.jobs.request import JobRequest, to_record
+from tao_run.jobs.request import JobRequest, refuse_secret_values, to_record
 
 if TYPE_CHECKING:
     from tao_run.jobs.store import Store
@@ -44,6 +44,8 @@ def build_job(
     retry_of: str | None = None,
 ) -> Job:
     """A job for a request: id, name, account and results directory. Records nothing, contacts nothing."""
+    platform.credentials.secret_values()  # read them now, so that a value typed in plain text is recognised
+    refuse_secret_values(request, "the request")
     request = platform.complete(request)
     job_id = job_id or new_id()
     wanted = request.name or "-".join(filter(None, (request.model, request.action))) or "tao"

@@ -43,7 +43,7 @@ def test_a_whole_request_survives_the_record() -> None:
         ({"command": []}, "the command is empty"),
         ({"command": ["a\0b"]}, "NUL"),
         ({"env": {"1A": "x"}}, "'1A' is not a variable name"),
-        ({"env": {"HF_TOKEN": "abc"}}, "--secret HF_TOKEN"),
+        ({"env": {"HF_TOKEN": "abc"}}, "HF_TOKEN is a secret"),
         ({"spec": {}, "args": {}}, "a spec or args, not both"),
         ({"action": "train"}, "an action needs a model"),
         ({"max_time": "soon"}, "not a duration"),

@@ -30,7 +30,12 @@ def plain_line(text: str) -> str:
 
 
 def to_data(value: Any) -> Any:
-    """Dataclasses, enums, times and paths as what JSON knows. Times are ISO 8601 in UTC."""
+    """Dataclasses (by their own `to_dict` if they have one), enums, times and paths as what JSON knows.
+
+    Times are ISO 8601 in UTC.
+    """
+    if hasattr(value, "to_dict"):
+        return to_data(value.to_dict())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
