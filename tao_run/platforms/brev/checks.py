@@ -52,7 +52,7 @@ def _login(fleet: Fleet) -> Check:
     try:
         orgs = fleet.orgs()
     except TaoRunError as error:
-        return Check("brev.login", "failed", error.message, error.hint)
+        return Check("brev.login", "failed", error.message, error.hint or "`brev ls orgs` must work on this machine")
     if not orgs:
         return Check("brev.login", "failed", "the login belongs to no organization", "see the Brev console")
     return Check("brev.login", "ok", f"logged in, organization {orgs[0]}")
@@ -68,7 +68,7 @@ def _place(fleet: Fleet, request: JobRequest, options: BrevOptions) -> Check:
             return Check("brev.place", "failed", "nothing says where to run", "-o gpu_type=L40S or -o instance=NAME")
         chosen = choose_type(fleet.types(search_arguments(options)), options.gpu_type, gpus)
     except TaoRunError as error:
-        return Check("brev.place", "failed", error.message, error.hint)
+        return Check("brev.place", "failed", error.message, error.hint or "`brev search` and `brev ls` must work here")
     return Check("brev.place", "ok", f"would rent {chosen.describe()}")
 
 

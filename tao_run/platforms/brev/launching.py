@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tao_run.errors import BackendUnreachable, TaoRunError
@@ -13,6 +13,7 @@ from tao_run.platforms.brev.fleet import Fleet, LaunchFailed
 from tao_run.platforms.brev.plan import Plan
 
 _TRIES = 3
+_PAUSE = 5.0  # seconds
 
 
 class Launcher:
@@ -24,7 +25,7 @@ class Launcher:
         self.fleet = fleet
         self.plan = plan
         self._files = _files(plan, secrets, ngc_key, payload)
-        self._touched = False
+        self._touched = self._set_off = False
 
     def run(self) -> str:
         """Launch; returns the instance's name. After any error but BackendUnreachable nothing is left."""
@@ -48,20 +49,21 @@ class Launcher:
             for name, content in self._files.items():
                 (parcel / name).touch(0o600)
                 (parcel / name).write_bytes(content)
-            self._copy(parcel, instance)
+            self._again(lambda: self.fleet.cli.copy(parcel, instance, scripts.ROOT + "/"))
 
-    def _copy(self, parcel: Path, instance: str) -> None:
+    def _start(self, instance: str) -> None:
+        self._set_off = True
+        self._again(lambda: self._exec(instance, scripts.launch(self.plan.container.name)))
+
+    def _again(self, step: Callable[[], None]) -> None:
+        """Do a step that may be repeated until it is answered."""
         for left in reversed(range(_TRIES)):
             try:
-                self.fleet.cli.copy(parcel, instance, scripts.ROOT + "/")
-                return
+                return step()
             except BackendUnreachable:
                 if not left:
                     raise
-            self.fleet.clock.sleep(5.0)
-
-    def _start(self, instance: str) -> None:
-        self._exec(instance, scripts.launch(self.plan.container.name))
+            self.fleet.clock.sleep(_PAUSE)
 
     def _exec(self, instance: str, script: str) -> None:
         done = self.fleet.cli.exec(instance, script)
@@ -69,8 +71,13 @@ class Launcher:
             raise LaunchFailed(f"instance {instance}: {done.text.strip()[-300:] or f'exit code {done.code}'}")
 
     def _undo(self, error: BaseException) -> None:
-        """Leave nothing behind. If that cannot be seen, the error becomes BackendUnreachable: `find` tells later."""
+        """Leave nothing behind. If that cannot be seen, the error becomes BackendUnreachable: `find` tells later.
+
+        When it is not known whether the job was set off, it is left alone: it may be running.
+        """
         name = self.plan.instance
+        if self._set_off and isinstance(error, BackendUnreachable):
+            return
         if self.plan.rent is None:
             if self._touched:  # else it may be stopped, and a command would start it
                 self._forget(name)

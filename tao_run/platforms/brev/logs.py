@@ -19,7 +19,7 @@ from tao_run.platforms.brev.client import BrevCli
 from tao_run.platforms.streams import LONGEST_LINE
 
 PIECE = 16384  # bytes; docker keeps a longer line in pieces and stamps each of them
-WAIT = 5.0  # seconds between looks at a job that has not started, and before a reconnect
+WAITS = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between looks at a job that has not started, and before a reconnect
 TRIES = 8  # reconnects without a single new line before giving up
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?Z ")
 _MARK = b"\x1e"
@@ -36,37 +36,37 @@ class LogStream:
         self._status = status
         self._next: int | None = None  # number of the next line that the reader has not had
         self._outcome = ""
+        self._told = False
 
     def read(self, query: LogQuery) -> Iterator[LogLine]:
         """The lines of a query; with `follow` until the job has ended and its last lines are out.
 
         Raises BackendUnreachable after TRIES reconnects in vain.
         """
-        failures = 0
-        waiting = False
+        ended = not query.follow
+        vain = 0
         while True:
             before = self._next
-            yield from self._connect(query)
-            failures = failures + 1 if self._outcome == "cut" and self._next == before else 0
-            if failures >= TRIES:
+            yield from self._connect(replace(query, follow=not ended))
+            vain = vain + 1 if self._next == before else 0
+            if self._outcome == "cut" and vain >= TRIES:
                 raise BackendUnreachable(f"the log of {self._name} broke off and instance {self._instance} is silent")
-            if self._outcome == "cut":
-                self._clock.sleep(WAIT)
-                continue
-            if not query.follow:
+            if ended and self._outcome != "cut":
                 break
-            status = self._observe()
-            if status is None or not status.state.terminal:
-                if self._outcome == "none" and not waiting and status is not None:
-                    waiting = True
-                    yield LogLine(f"waiting: {status.reason} {status.message}".rstrip(), kind="note")
-                self._clock.sleep(WAIT)
-                continue
-            yield from self._connect(replace(query, follow=False))  # what came after the last look
-            if self._outcome != "cut":
-                break
+            status = self._observe() if self._outcome != "cut" else None
+            ended = ended or (status is not None and status.state.terminal)
+            if not ended:
+                yield from self._waiting(status)
+            if not ended or self._outcome == "cut":
+                self._clock.sleep(WAITS[min(vain, len(WAITS) - 1)])
         if self._outcome == "none":
             yield from self._start_log()
+
+    def _waiting(self, status: JobStatus | None) -> Iterator[LogLine]:
+        """Says once why there is no log yet."""
+        if self._outcome == "none" and status is not None and not self._told:
+            self._told = True
+            yield LogLine(f"waiting: {status.reason} {status.message}".rstrip(), kind="note")
 
     def _observe(self) -> JobStatus | None:
         try:

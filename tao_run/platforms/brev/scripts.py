@@ -184,7 +184,7 @@ def logs(name: str, since: str = "", tail: int | None = None, skip: int | None =
     return f"""docker inspect {name} >/dev/null 2>&1 || {{ printf '\\036none\\n'; exit 0; }}
 {first}; [ "$n" -gt 0 ] || n=0
 printf '\\036start %s\\n' "$n"
-{read}{"--follow " if follow else ""}{name} 2>&1 | tail -n +$((n + 1))
+{read}{"--follow " if follow else ""}{name} 2>&1 | stdbuf -oL tail -n +$((n + 1))
 printf '\\n\\036end\\n'"""
 
 

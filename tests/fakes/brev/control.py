@@ -45,7 +45,7 @@ class FakeBrev:
         self.root = root
         self.cloud = Cloud(root)
         self.home, self.bin = root / "user", root / "bin"
-        for path in (self.home, self.bin, root / "tools", root / "instances"):
+        for path in (self.home, self.bin, root / "tools", root / "instances", root / "running"):
             path.mkdir(parents=True)
         names = {"root": root, "python": sys.executable, "repository": REPOSITORY}
         self._tool(self.bin / "brev", _BREV.format(**names))
@@ -123,6 +123,20 @@ class FakeBrev:
         (refused, cut after `lines`, lost_reply) or of `scp`. `skip` calls go well before it."""
         with self.cloud.edit() as state:
             state["faults"].append({"on": on, "kind": kind, "times": times, **details})
+
+    def mend(self) -> None:
+        """Take back all planned faults."""
+        self.set(faults=[])
+
+    def cut(self, containing: str) -> int:
+        """Break the connections whose remote command contains a text, as a network would. Returns how many."""
+        broken = 0
+        for path in (self.root / "running").iterdir():
+            if containing in path.read_text():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(int(path.name), signal.SIGKILL)
+                    broken += 1
+        return broken
 
     def calls(self, command: str | None = None) -> list[dict[str, Any]]:
         """Every call so far: argv, env, stdin; those of one command if named (`ssh` for the far side)."""

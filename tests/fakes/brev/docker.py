@@ -203,6 +203,8 @@ def inspect(argv: list[str]) -> None:
 
 
 def _formatted(record: dict[str, Any], template: str | None) -> str:
+    if template == "{{.State.Status}}":
+        return str(record["State"]["Status"])
     if template == "{{json .State}}":
         return json.dumps(record["State"])
     if template == '{{index .Config.Labels "tao-run.gpus"}}':

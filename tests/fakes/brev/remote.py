@@ -78,6 +78,8 @@ def _run(cloud: Cloud, workspace: dict[str, Any], command: str, fault: dict[str,
         start_new_session=True,
     )
     assert process.stdout is not None
+    running = cloud.root / "running" / str(process.pid)
+    running.write_text(command)
     for number, line in enumerate(process.stdout, 1):
         if number > lines and fault is not None and fault["kind"] == "cut":
             process.kill()
@@ -85,6 +87,7 @@ def _run(cloud: Cloud, workspace: dict[str, Any], command: str, fault: dict[str,
         if not quiet and (fault is None or fault["kind"] == "cut"):
             sys.stdout.buffer.write(line)
             sys.stdout.flush()
+    running.unlink(missing_ok=True)
     return process.wait()
 
 
