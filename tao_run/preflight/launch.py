@@ -66,7 +66,7 @@ class _Launch:
         left_out = [probe for probe in probes if _matches(probe.id, self.wanted.skip)]
         checks = run_probes([probe for probe in probes if probe not in left_out])
         kept = [check for check in checks if not _matches(check.id, self.wanted.skip)]
-        return Report(self.platform.name, (*kept, *(Check(probe.id, "skipped", _LEFT_OUT) for probe in left_out)))
+        return Report.of(self.platform.name, (*kept, *(Check(probe.id, "skipped", _LEFT_OUT) for probe in left_out)))
 
     @property
     def catalog(self) -> Catalog:
@@ -108,7 +108,7 @@ class _Launch:
             yield self._probe("credentials.model", partial(self._model_credentials))
         if request.secrets:
             yield self._probe("credentials.job", partial(presence.check_job, request.secrets, mine))
-        if request.image and request.image.startswith("nvcr.io/"):
+        if request.image and request.image.startswith("nvcr.io/") and self.platform.name != "local":
             yield self._probe("credentials.registry", partial(presence.check_image_pull, request.image, mine))
 
     def _size(self) -> Iterator[Probe]:

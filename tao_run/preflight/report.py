@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tao_run.jobs.model import Check
@@ -9,10 +10,16 @@ from tao_run.jobs.model import Check
 
 @dataclass(frozen=True)
 class Report:
-    """All checks of one launch. A check that is ok and yet has a fix is a warning."""
+    """All checks of one launch. `passed` says that none failed; a check that is ok and has a fix is a warning."""
 
     platform: str
+    passed: bool
     checks: tuple[Check, ...]
+
+    @classmethod
+    def of(cls, platform: str, checks: Sequence[Check]) -> Report:
+        """The report on `checks`."""
+        return cls(platform, all(check.status != "failed" for check in checks), tuple(checks))
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -23,8 +30,3 @@ class Report:
     def warnings(self) -> tuple[Check, ...]:
         """Checks that passed and have something to say."""
         return tuple(check for check in self.checks if check.status == "ok" and check.fix)
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing failed."""
-        return not self.failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,28 @@ from tao_run.storage.uris import Location, parse_location
 
 if TYPE_CHECKING:
     from tao_run.credentials import Credentials
+
+
+@dataclass(frozen=True)
+class PathState:
+    """Whether there is something at a path."""
+
+    path: str
+    exists: bool
+
+
+@dataclass(frozen=True)
+class PathStates:
+    """The answer to `paths check`."""
+
+    paths: tuple[PathState, ...]
+
+
+@dataclass(frozen=True)
+class PathListing:
+    """What lies directly below each path asked for, in full."""
+
+    entries: tuple[str, ...]
 
 
 def check_path(path: str, credentials: Credentials, store: S3Store | None = None) -> bool:
