@@ -158,7 +158,7 @@ class KubernetesSDK(Platform):
 
     def _job_log(self, job: Job, query: LogQuery) -> JobLog:
         api = self._api(job.account)
-        return JobLog(api, query, lambda: self._view(api, job), self._timing)
+        return JobLog(api, query, lambda: self._view(api, job), self._timing, job.nodes)
 
     def _view(self, api: Api, job: Job) -> View:
         found = self._pods(api, job)

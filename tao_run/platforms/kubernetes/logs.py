@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tao_run.errors import BackendUnreachable, TaoRunError
+from tao_run.errors import BackendUnreachable, TaoRunError, UsageError
 from tao_run.jobs.model import LogLine, LogQuery
 from tao_run.platforms.kubernetes import pods
 from tao_run.platforms.kubernetes.client import Api, NotFound
@@ -48,23 +48,33 @@ class View:
 class JobLog:
     """The merged log of one job. `look` asks the cluster for the job's pods and whether it is over."""
 
-    def __init__(self, api: Api, query: LogQuery, look: Callable[[], View], timing: Timing) -> None:
+    def __init__(self, api: Api, query: LogQuery, look: Callable[[], View], timing: Timing, ranks: int = 1) -> None:
         self._api, self._query, self._look, self._timing = api, query, look, timing
+        self._ranks = ranks
         self._known: dict[str, PodLog] = {}
 
     def lines(self) -> Iterator[LogLine]:
         """The log so far, and with `follow` what comes until the job is over."""
         view = self._look()
+        self._check_replica(view)
         yield from self.backlog(view)
         if self._query.follow:
             yield from self.live(view)
         elif not self._known:
             yield _note(view.waiting or "there is no log: no pod of this job is left")
 
+    def _check_replica(self, view: View) -> None:
+        names = [str(pod["metadata"]["name"]) for pod in view.pods]
+        if self._query.replica not in (None, *map(str, range(self._ranks)), *names):
+            raise UsageError(
+                f"no replica {self._query.replica!r}: the ranks are 0 to {self._ranks - 1}",
+                f"or name a pod: {', '.join(names)}" if names else "",
+            )
+
     def backlog(self, view: View) -> Iterator[LogLine]:
         """What has been logged up to now."""
         found = self._adopt(view)
-        streams = [self._snapshot(log) for log in found]
+        streams = [self._snapshot(log, self._query.tail) for log in found]
         yield from last_lines(merge_by_time(streams), self._query.tail)
 
     def live(self, view: View) -> Iterator[LogLine]:
@@ -102,7 +112,7 @@ class JobLog:
 
     def _last_words(self, follow: _Follow) -> Iterator[LogLine]:
         yield from follow.batch()
-        yield from merge_by_time([self._snapshot(log) for log in self._known.values()])
+        yield from merge_by_time([self._snapshot(log, None) for log in self._known.values()])
 
     def _adopt(self, view: View) -> list[PodLog]:
         """Readers for the pods not seen before that the query asks for."""
@@ -114,11 +124,11 @@ class JobLog:
                 found.append(self._known[name])
         return found
 
-    def _snapshot(self, log: PodLog) -> Iterator[LogLine]:
+    def _snapshot(self, log: PodLog, tail: int | None) -> Iterator[LogLine]:
         """One reading of a pod's log from its cursor, whatever connections it takes."""
         for attempt in range(_ATTEMPTS):
             try:
-                yield from log.read(False, self._timing.stall, self._query.tail)
+                yield from log.read(False, self._timing.stall, tail)
                 return
             except NotStarted as error:
                 if not self._query.follow:

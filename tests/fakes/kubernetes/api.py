@@ -71,6 +71,7 @@ class FakeKubernetes:
         self.objects.admit.append(admit_job)
         self.users["admintoken"] = User("admin", [("*", "*", {"*"})])
         self._stop = threading.Event()
+        self.cuts = 0
 
     def __enter__(self) -> FakeKubernetes:
         for namespace in ("default", "kube-system"):
@@ -92,6 +93,10 @@ class FakeKubernetes:
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()
+
+    def cut_logs(self) -> None:
+        """Break every log stream that is open now."""
+        self.cuts += 1
 
     @property
     def url(self) -> str:
@@ -297,8 +302,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/plain")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        cuts = self.fake.cuts
         try:
-            for number, line in enumerate(line for line in lines if line or self._alive()):
+            for number, line in enumerate(line for line in lines if line or self._alive(cuts)):
+                if self.fake.cuts != cuts:
+                    self._reset()
+                    return
                 if fault and number >= fault.after:
                     if fault.kind == "end":
                         break
@@ -315,10 +324,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
 
-    def _alive(self) -> bool:
+    def _alive(self, cuts: int) -> bool:
+        """Whether a silent stream has something to do: notice that it was cut."""
         if self.fake.stopping:
             raise ConnectionAbortedError
-        return False
+        return self.fake.cuts != cuts
 
     def _stall(self) -> None:
         self.close_connection = True
