@@ -126,7 +126,8 @@ class Analyzer:
         return [replace(hit, text=redact(hit.text.rstrip())) for hit in lines]
 
     def _others(self, chosen: Finding) -> list[AlsoSeen]:
-        others = [item for item in self.findings.values() if item is not chosen]
+        shown = {hit.text for hit in chosen}
+        others = [item for item in self.findings.values() if item.first[0].text not in shown]
         others.sort(key=lambda item: (item.rule.strength, item.first[0].number))
         return [
             AlsoSeen(item.rule.id, item.rule.title, item.count, redact(item.first[0].text.strip())[:200])

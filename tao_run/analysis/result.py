@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Any
 
 from tao_run.analysis.hits import Hit
 from tao_run.analysis.ruleset import Certainty, ErrClass
+from tao_run.redact import redact
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class FailureAnalysis:
             "also_seen": [vars(item) for item in self.also_seen],
             "job_failure_by_node_event": [dict(event) for event in self.node_events],
             "log_streams": self._streams(),
-            "native": None if self.native is None else dict(self.native),
+            "native": _plain_native(self.native),
         }
 
     def _first(self) -> dict[str, Any] | None:
@@ -94,6 +96,22 @@ class FailureAnalysis:
             if hit.source == "log":
                 streams.setdefault(hit.replica or _label(hit), []).append([_nanoseconds(hit.time), hit.text])
         return [{"stream": {"replica": name}, "values": values} for name, values in streams.items()]
+
+
+#: the keys of `to_dict` when there is nothing to say
+EMPTY: dict[str, Any] = {
+    "err_class": None,
+    "category": None,
+    "suggestion": None,
+    "retryable": None,
+    "job_failure_by_node_event": [],
+    "log_streams": [],
+}
+
+
+def _plain_native(native: Mapping[str, Any] | None) -> Any:
+    """What the backend gave, without any secret that it may have quoted from a log."""
+    return None if native is None else json.loads(redact(json.dumps(dict(native), default=str)))
 
 
 def _label(hit: Hit) -> str:
@@ -116,3 +134,17 @@ def _line(hit: Hit) -> dict[str, Any]:
         "node": hit.node,
         "text": hit.text,
     }
+
+
+@dataclass(frozen=True)
+class Report:
+    """Result of `analyze`: of which job or log, its state, and the analysis if there is something to say."""
+
+    subject: str
+    state: str
+    analysis: FailureAnalysis | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the analysis' own keys beside `subject`, `state` and `found`; all null if nothing was found."""
+        keys = EMPTY if self.analysis is None else self.analysis.to_dict()
+        return {"subject": self.subject, "state": self.state, "found": self.analysis is not None, **keys}
