@@ -25,7 +25,13 @@ class CommandAfterDashes(TyperCommand):
         return super().parse_args(ctx, ["--dry-run=here" if a == "--dry-run" else a for a in args[:cut]])
 
 
-@app.command(cls=CommandAfterDashes)
+_HELP = """Submit a job: a command after `--`, a TAO model and action, or a job file.
+
+Example: tao-run submit --platform local -- python3 -c 'print("hello")'
+"""
+
+
+@app.command(cls=CommandAfterDashes, help=_HELP)
 def submit(
     ctx: typer.Context,
     jobfile: opt.JobFilePath = None,
@@ -83,8 +89,5 @@ def submit(
     gpu_type: own.GpuType = None,
     output: FormatOption = None,
 ) -> None:
-    """Submit a job: a command after `--`, a TAO model and action, or a job file.
-
-    Example: tao-run submit --platform local -- python3 -c 'print("hello")'
-    """
+    """Everything the command line can say of a job."""
     run_submit(runtime_of(ctx, output), ctx.params)

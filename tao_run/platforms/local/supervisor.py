@@ -217,6 +217,13 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def _say_claimed() -> None:
+    try:
+        os.write(1, b"claimed\n")
+    except BrokenPipeError:
+        return  # the launching process died meanwhile: the job is ours and runs all the same
+
+
 def main() -> int:
     """Read the plan, claim the job, say so on standard output, run it."""
     text = sys.stdin.buffer.read()
@@ -227,7 +234,7 @@ def main() -> int:
     supervisor = Supervisor(plan)
     if not supervisor.dir.take():
         return 1
-    os.write(1, b"claimed\n")
+    _say_claimed()
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(quiet, stream)

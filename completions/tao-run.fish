@@ -1,0 +1,1 @@
+complete --command tao-run --no-files --arguments "(env _TAO_RUN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) tao-run)" --condition "env _TAO_RUN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) tao-run"
