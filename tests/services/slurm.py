@@ -16,6 +16,8 @@ from typing import IO
 import pytest
 
 SCRIPTS = Path(__file__).parent / "slurm"
+USER = "hpcuser"
+HOME = Path("/home") / USER
 MAIN = {"SLURM_TEST_BASE": "16800"}
 # No accounting, no pyxis, one node: what small sites have. Tests may also stop its daemons.
 PLAIN = {
@@ -78,6 +80,38 @@ class Cluster:
         finally:
             self.start()
 
+    def drop_sessions(self) -> None:
+        """Break every ssh connection; the login hosts stay up."""
+        self._script("slurm-down", "--sessions")
+
+    def sessions(self) -> int:
+        """How many commands the login hosts have run over ssh so far."""
+        logs = [(self.root / "log" / f"sshd-{host}.out").read_text(encoding="utf-8", errors="replace") for host in "ab"]
+        return sum(log.count("Starting session: command") for log in logs)
+
+    @contextmanager
+    def no_key(self) -> Iterator[None]:
+        """The user's key is not accepted inside the block."""
+        keys = HOME / ".ssh" / "authorized_keys"
+        aside = keys.with_name("aside")
+        keys.rename(aside)
+        try:
+            self.drop_sessions()
+            yield
+        finally:
+            aside.rename(keys)
+
+    @contextmanager
+    def lost_reply(self) -> Iterator[None]:
+        """The next sbatch succeeds, and its connection breaks before the answer."""
+        flag = HOME / ".lose-reply"
+        flag.touch()
+        shutil.chown(flag, USER)
+        try:
+            yield
+        finally:
+            assert not flag.exists(), "no reply was lost"
+
     def _script(self, name: str, *arguments: str) -> None:
         environ = {**os.environ, **self.knobs, "SLURM_TEST_ROOT": str(self.root)}
         done = subprocess.run(
@@ -99,7 +133,8 @@ def reason_not_here() -> str:
 
 
 @contextmanager
-def _cluster(name: str, knobs: Mapping[str, str]) -> Iterator[Cluster]:
+def running_cluster(name: str, knobs: Mapping[str, str]) -> Iterator[Cluster]:
+    """A cluster that may be shared with other test processes; skips where none can run."""
     if reason_not_here():
         pytest.skip(reason_not_here())
     root = Path(tempfile.gettempdir()) / name
@@ -131,12 +166,12 @@ def _last(users: IO[str]) -> bool:
 @pytest.fixture(scope="session")
 def slurm_cluster() -> Iterator[Cluster]:
     """Four nodes with GPUs, accounting, containers, two login hosts."""
-    with _cluster("tao-run-slurm", MAIN) as cluster:
+    with running_cluster("tao-run-slurm", MAIN) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def plain_cluster() -> Iterator[Cluster]:
     """One node, no accounting, no containers, and a memory of two seconds for finished jobs."""
-    with _cluster("tao-run-slurm-plain", PLAIN) as cluster:
+    with running_cluster("tao-run-slurm-plain", PLAIN) as cluster:
         yield cluster

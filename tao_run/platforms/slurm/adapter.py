@@ -24,6 +24,7 @@ class SlurmSDK(Platform):
     name = "slurm"
     name_limit = 60
     launch_grace = 120.0
+    avoid_option = "exclude"
 
     _remotes: dict[Cluster, Remote]
 

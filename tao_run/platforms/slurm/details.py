@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tao_run.jobs.model import Evidence, Job, JobState, JobStatus, LogLine, NodeEvent, Replica
@@ -83,7 +84,7 @@ def _accounting(answer: Answer) -> list[list[str]]:
 def _exit_codes(answer: Answer) -> dict[int, int]:
     codes = {}
     for line in answer["ranks"].out.splitlines() if "ranks" in answer else ():
-        match = re.fullmatch(r"ranks/(\d+):(\d+) (\d+)", line)
+        match = re.fullmatch(r"ranks/(\d+):(\d+) [\d.]+", line)
         if match:
             codes[int(match[1])] = int(match[2])
     return codes
@@ -103,7 +104,7 @@ def evidence(remote: Remote, job: Job, now: datetime, log_tail: tuple[LogLine, .
         status=status,
         replicas=tuple(_replicas(job, status, answer)),
         events=(*_step_events(answer), *_srun_events(log_tail)),
-        log_tail=log_tail,
+        log_tail=tuple(replace(line, kind="line") for line in log_tail),  # SLURM's words are evidence too
         facts=facts,
     )
 
@@ -136,5 +137,5 @@ def _step_events(answer: Answer) -> list[NodeEvent]:
 
 
 def _srun_events(log_tail: Sequence[LogLine]) -> list[NodeEvent]:
-    found = [match for line in log_tail if line.rank is None and (match := _SRUN_ERROR.match(line.text))]
+    found = [match for line in log_tail if line.kind == "note" and (match := _SRUN_ERROR.match(line.text))]
     return [NodeEvent("srun", match["words"], node=match["node"] or "") for match in found[:50]]

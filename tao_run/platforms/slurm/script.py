@@ -13,6 +13,7 @@ from tao_run.platforms.slurm.cluster import Cluster, shell_path
 from tao_run.platforms.slurm.container import Containment, containment
 from tao_run.platforms.slurm.options import Options, limit_seconds, read_options
 from tao_run.platforms.slurm.sqsh import IMPORT_SCRIPT, cached_image, import_script, wait_for_image
+from tao_run.platforms.slurm.timeline import SAMPLE_SCRIPT, SAMPLER
 from tao_run.platforms.slurm.times import slurm_duration
 
 SCRIPT, TASK, COMMAND, ENVIRONMENT, PAYLOAD = "job.sbatch", "task.sh", "command.sh", "env", "payload"
@@ -36,7 +37,8 @@ unset SLURM_NTASKS SLURM_NPROCS SLURM_PROCID SLURM_LOCALID SLURM_TASKS_PER_NODE 
   SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE PMI_RANK PMI_SIZE PMI_FD RANK LOCAL_RANK GROUP_RANK
 /bin/bash "$job_dir/command.sh"
 code=$?
-printf '%s %(%s)T\\n' "$code" -1 > "$job_dir/ranks/$NODE_RANK" 2>/dev/null
+now=${EPOCHREALTIME:-$(date +%s)}
+echo "$code ${now/,/.}" > "$job_dir/ranks/$NODE_RANK" 2>/dev/null
 exit "$code"
 """
 
@@ -47,8 +49,13 @@ rm -f exit-code ranks/*
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export MASTER_ADDR=${{hosts[0]}} MASTER_PORT={port} NNODES={nodes} WORLD_SIZE={nodes} NUM_GPU_PER_NODE={gpus}
 {early}{before}code=0
+/bin/bash sample.sh & sampler=$!
 srun {srun} \\
   {command}/bin/bash "$job_dir/task.sh" "$job_dir" || code=$?
+kill "$sampler" && wait "$sampler" || true
+# srun gives the highest code; the first rank that failed is the cause, those ended after it (128+n) its victims.
+first=$(awk '$1 > 0 {{print $2, ($1 > 128), $1}}' ranks/* 2>/dev/null | sort -n -k1,1 -k2,2 | head -n 1 || true)
+[ "$code" = 0 ] || [ -z "$first" ] || code=${{first##* }}
 rm -f env
 echo "$code" > exit-code
 exit "$code"
@@ -67,6 +74,7 @@ def job_files(job: Job, cluster: Cluster, script: str, env: Mapping[str, str]) -
     return {
         SCRIPT: batch_script(job, options, inside, env, wait_for_image(cached)),
         TASK: _TASK,
+        SAMPLER: SAMPLE_SCRIPT,
         COMMAND: script + "\n",
         ENVIRONMENT: environment_file(env, cluster),
         **inside.files,
@@ -100,7 +108,7 @@ def mounts(job: Job, cluster: Cluster, options: Options) -> list[str]:
 
 
 def batch_script(job: Job, options: Options, inside: Containment, env: Mapping[str, str], before: str = "") -> str:
-    """The sbatch script. Its exit code is srun's, which is the highest of the tasks'."""
+    """The sbatch script. Its exit code is that of the rank that failed first, else srun's."""
     words = [
         f"--ntasks={job.nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL --open-mode=append",
         '--output="$job_dir/logs/rank-%t.log"',

@@ -170,6 +170,7 @@ ListenAddress 127.0.0.1:$2
 HostKey $ROOT/ssh/host_key
 PidFile $ROOT/ssh/$1.pid
 Banner $ROOT/ssh/banner
+LogLevel VERBOSE
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin no
