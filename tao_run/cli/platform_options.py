@@ -35,16 +35,17 @@ Network = Annotated[str | None, _of("docker", "--network", "Network of the conta
 PullPolicy = Annotated[str | None, _of("docker", "--pull-policy", "missing, always or never.")]
 Instance = Annotated[str | None, _of("brev", "--instance", "Use this instance.")]
 GpuType = Annotated[str | None, _of("brev", "--gpu-type", "Rent an instance with this GPU.")]
+KeepInstance = Annotated[bool | None, _of("brev", "--keep-instance", "Keep the rented instance; it costs money.")]
 
 
 _NAMED = (
     "resource_shape", "node_group", "reservation", "priority", "partition", "account", "qos", "container_mounts",
     "namespace", "context", "node_selector", "queue", "pvc", "gpu_ids", "shm_size", "network", "pull_policy",
-    "instance", "gpu_type",
+    "instance", "gpu_type", "keep_instance",
 )  # fmt: skip
 
 
-def named(given: Mapping[str, Any]) -> dict[str, str | None]:
+def named(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options with a name of their own, as the command line gave them."""
     return {key: given[key] for key in _NAMED}
 
@@ -53,7 +54,7 @@ def named(given: Mapping[str, Any]) -> dict[str, str | None]:
 _OWN_WORDS = {("docker", "gpu_ids"): "gpus", ("kubernetes", "shm_size"): "shm"}
 
 
-def collect(platform: str, pairs: Sequence[str], named: Mapping[str, str | None]) -> dict[str, Any]:
+def collect(platform: str, pairs: Sequence[str], named: Mapping[str, Any]) -> dict[str, Any]:
     """The option block of a platform from `-o key=value` pairs and named options.
 
     Raises UsageError for an option that the platform does not have, listing those it has.

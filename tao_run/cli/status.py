@@ -34,7 +34,8 @@ def status(
     chosen = _chosen(runtime, jobs or [], everything, group)
     sweep = Sweep(tuple(chosen), {}) if cached else refresh(chosen, runtime.platform_of, runtime.store)
     now = runtime.clock.now()
-    runtime.output.emit(StatusList(tuple(job_row(job, now) for job in sweep.jobs), _leftovers(runtime, sweep)))
+    left = () if cached else _leftovers(runtime, sweep)
+    runtime.output.emit(StatusList(tuple(job_row(job, now) for job in sweep.jobs), left))
     for error in sweep.faults.values():
         runtime.output.error(error)
     leave(max((error.exit_code for error in sweep.faults.values()), default=0))

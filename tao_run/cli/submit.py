@@ -87,6 +87,7 @@ def submit(
     pull_policy: own.PullPolicy = None,
     instance: own.Instance = None,
     gpu_type: own.GpuType = None,
+    keep_instance: own.KeepInstance = None,
     output: FormatOption = None,
 ) -> None:
     """Everything the command line can say of a job."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # module of the result type -> module of its views
 _VIEWS = {
     "tao_run.cli.rows": "tao_run.cli.output.jobs",
+    "tao_run.cli.instances": "tao_run.cli.output.instances",
     "tao_run.catalog": "tao_run.cli.output.catalog",
     "tao_run.preflight": "tao_run.cli.output.preflight",
     "tao_run.storage": "tao_run.cli.output.storage",

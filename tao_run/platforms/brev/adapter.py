@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tao_run.errors import NoSuchJob, TaoRunError, UsageError
@@ -180,11 +180,19 @@ class BrevSDK(Platform):
     def delete_instance(self, instance_id: str) -> bool:
         """Delete an instance by name or id and see it go. True if there was one.
 
-        Raises BackendRejected if it is still there afterwards.
+        The logs of recorded jobs that ended there are kept first. Raises BackendRejected if it is still there
+        afterwards.
         """
-        if self.fleet.get(instance_id) is None:
+        instance = self.fleet.get(instance_id)
+        if instance is None:
             return False
-        self.fleet.delete(instance_id)
+        for job in self.store.recent(None):
+            here = job.platform == self.name and job.backend_id and instance_of(job) == instance.name
+            if here and job.status.state.terminal and not self._saved(job).exists:
+                log = partial(self._whole_log, job)
+                for note in ending.keep(self.fleet, job, instance.type, self._saved(job), log):
+                    self.note(note)
+        self.fleet.delete(instance.name)
         return True
 
     def leftovers(self) -> list[str]:
