@@ -1,8 +1,9 @@
-"""An S3 server that knows the caller's keys, with two buckets in it."""
+"""Two S3 servers: moto, which knows no wrong key, and SeaweedFS, which checks every signature."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import boto3
 import pytest
@@ -10,8 +11,12 @@ from moto.server import ThreadedMotoServer
 
 from tao_run.credentials import Credentials
 from tao_run.storage import S3Store
+from tests.services.s3 import S3Service, s3
+
+__all__ = ["s3"]
 
 OBJECTS = ("foobar", "one", "dir/a.json", "dir/sub/b", "many/x", "marker/")
+BUCKET = "data-here"
 
 
 @pytest.fixture(scope="session")
@@ -23,19 +28,24 @@ def moto_endpoint() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="session", params=["moto"])
+@pytest.fixture(scope="session")
+def seaweed_endpoint(s3: S3Service) -> str:
+    return s3.endpoint
+
+
+@pytest.fixture(scope="session", params=["moto", pytest.param("seaweed", marks=pytest.mark.service)])
 def endpoint(request: pytest.FixtureRequest) -> str:
     address: str = request.getfixturevalue(f"{request.param}_endpoint")
-    client = boto3.client(
+    client: Any = boto3.client(
         "s3",
         endpoint_url=address,
         aws_access_key_id="testkey",
         aws_secret_access_key="testsecret",
         region_name="us-east-1",
     )
-    client.create_bucket(Bucket="data-here")
+    client.create_bucket(Bucket=BUCKET)
     for name in OBJECTS:
-        client.put_object(Bucket="data-here", Key=name, Body=b"" if name.endswith("/") else b"hello")
+        client.put_object(Bucket=BUCKET, Key=name, Body=b"" if name.endswith("/") else b"hello")
     return address
 
 
