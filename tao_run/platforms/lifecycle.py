@@ -70,6 +70,7 @@ def submit(platform: Platform, store: Store, job: Job) -> Job:
     and `observe` settles it.
     """
     launch = platform.prepare(job)
+    job = launch.job  # what prepare discovered (where the results will be) is part of the record
     for note in launch.notes:
         platform.note(note)
     store.add(job, launcher_identity())

@@ -24,7 +24,7 @@ class Parts:
     """What a job body is made of besides the request. `secrets` maps a variable to a workspace secret."""
 
     image: str
-    script: str
+    command: Sequence[str]
     shape: str
     group: NodeGroup
     env: Mapping[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ def job_body(job: Job, options: Options, parts: Parts) -> dict[str, Any]:
     """The body of `POST /jobs`, without nulls."""
     spec: dict[str, Any] = {
         "resource_shape": parts.shape,
-        "container": {"image": parts.image, "command": ["/bin/bash", "-c", parts.script]},
+        "container": {"image": parts.image, "command": list(parts.command)},
         "completions": job.nodes,
         "parallelism": job.nodes,
         "max_failure_retry": options.worker_retries,

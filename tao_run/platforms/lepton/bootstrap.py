@@ -1,16 +1,21 @@
-"""Lepton's worker variables translated for torch and TAO: pure bash, nothing is fetched at run time.
+"""What runs around a job's script in the container: pure bash, nothing is fetched at run time.
 
-The names and the address scheme `<prefix>-<index>.<subdomain>` are those of Lepton's own translation script
-(github.com/leptonai/scripts, lepton_env_to_pytorch.sh, of 2025-07-21). WORLD_SIZE is the number of nodes, as
-TAO containers read it; torchrun sets its own for the processes it starts.
+It translates Lepton's worker variables for torch and TAO. The names and the address scheme
+`<prefix>-<index>.<subdomain>` are those of Lepton's own translation script (github.com/leptonai/scripts,
+lepton_env_to_pytorch.sh, of 2025-07-21). WORLD_SIZE is the number of nodes, as TAO containers read it; torchrun
+sets its own for the processes it starts. And it writes how the script ended into the log (see `ends`): Lepton
+tells no exit code.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 MASTER_PORT = 29400
 _PART = "TAO_RUN_PAYLOAD_PART_"
 _PART_BYTES = 96 * 1024  # the kernel takes 128 KiB per variable
 _MOST_PARTS = 8
+_KILL_AFTER = 30  # seconds between the polite and the final signal at the time limit
 
 _TRANSLATE = """\
 : "${LEPTON_JOB_TOTAL_WORKERS:=1}" "${LEPTON_JOB_WORKER_INDEX:=0}" "${LEPTON_JOB_WORKER_PREFIX:=worker}"
@@ -21,7 +26,6 @@ if [ "$NNODES" -gt 1 ]; then
   for ((TAO_RUN_I = 1; TAO_RUN_I < NNODES; TAO_RUN_I++)); do
     WORKER_ADDRS=$WORKER_ADDRS${WORKER_ADDRS:+,}$LEPTON_JOB_WORKER_PREFIX-$TAO_RUN_I.$LEPTON_SUBDOMAIN
   done
-  unset TAO_RUN_I
 fi
 export NUM_GPU_PER_NODE=%(gpus)s
 """
@@ -33,19 +37,59 @@ export TAO_RUN_PAYLOAD
 unset %(names)s
 """
 
+_RUN = """\
+/bin/bash -c "$1" &
+TAO_RUN_PID=$! TAO_RUN_WHY=
+trap 'TAO_RUN_WHY=stopped; kill -TERM "$TAO_RUN_PID" 2>/dev/null' TERM
+%(limit)swhile :; do
+  wait "$TAO_RUN_PID"; TAO_RUN_CODE=$?
+  kill -0 "$TAO_RUN_PID" 2>/dev/null || break
+done
+if [ "$TAO_RUN_WHY" = limited ]; then TAO_RUN_CODE=124; fi
+if [ "$TAO_RUN_CODE" -ne 0 ]; then
+  printf '%%s %%s %%d %%s\\n' '%(mark)s' exit "$TAO_RUN_CODE" "$TAO_RUN_WHY"
+fi
+exit "$TAO_RUN_CODE"
+"""
+
+_LIMIT = """\
+trap 'TAO_RUN_WHY=limited; kill -TERM "$TAO_RUN_PID" 2>/dev/null' USR1
+(sleep %(seconds)d; kill -USR1 $$; sleep %(grace)d; kill -KILL "$TAO_RUN_PID") > /dev/null 2>&1 &
+"""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What the wrapper needs to know. `gpus` per node, None to take what Lepton says of the shape.
+
+    `mark` begins the line that says how the script ended. `payload_parts` is the number of variables that
+    `payload_variables` made. `max_time` is in seconds.
+    """
+
+    mark: str
+    gpus: int | None
+    payload_parts: int = 0
+    max_time: int | None = None
+
+
+def container_command(script: str, around: Around) -> list[str]:
+    """The container's command: the wrapper, and the script as an argument of its own, untouched."""
+    return ["/bin/bash", "-c", prelude(around.gpus, around.payload_parts) + _supervise(around), "tao-run", script]
+
 
 def prelude(gpus: int | None, payload_parts: int = 0) -> str:
-    """Bash text that runs before the job's script.
-
-    `gpus` per node, None to take what Lepton says of the shape. With `payload_parts` it writes the payload
-    that `payload_variables` split into that many variables to a file, and names it in TAO_RUN_PAYLOAD.
-    """
+    """The variables of the job, and its payload as a file named in TAO_RUN_PAYLOAD."""
     count = "${LEPTON_RESOURCE_ACCELERATOR_NUM:-0}" if gpus is None else str(gpus)
     text = _TRANSLATE % {"port": MASTER_PORT, "gpus": count}
     if payload_parts:
         names = [f"{_PART}{index}" for index in range(payload_parts)]
         text += _UNPACK % {"parts": "".join(f"${{{name}}}" for name in names), "names": " ".join(names)}
     return text
+
+
+def _supervise(around: Around) -> str:
+    limit = _LIMIT % {"seconds": around.max_time, "grace": _KILL_AFTER} if around.max_time else ""
+    return _RUN % {"mark": around.mark, "limit": limit}
 
 
 def payload_variables(payload: bytes) -> dict[str, str]:

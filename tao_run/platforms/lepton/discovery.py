@@ -169,6 +169,12 @@ def allowed_prefixes(permissions: Iterable[Mapping[str, Any]], user: str) -> lis
     return own + common
 
 
+def owned_by_user(permissions: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The prefixes under which everybody has a folder of their own."""
+    rules = [rule for rule in permissions if rule.get("subfolder_policy") == "by_user"]
+    return ["/" + str(rule.get("path_prefix") or "/").strip("/") for rule in rules]
+
+
 def _meant(users: Iterable[Any], user: str) -> bool:
     listed = {str(item) for item in users}
     if "*" in listed or not user:

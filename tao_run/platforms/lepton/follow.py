@@ -12,6 +12,7 @@ from datetime import datetime
 from tao_run.errors import BackendRejected, BackendUnreachable
 from tao_run.jobs.model import JobStatus, LogLine, LogQuery, Replica
 from tao_run.platforms.lepton.api import LeptonApi, job_path
+from tao_run.platforms.lepton.ends import trim
 from tao_run.platforms.lepton.logrange import Cursor, LogRange, Selector
 from tao_run.platforms.lepton.logs import JobLog, note, to_ns
 from tao_run.platforms.lepton.trail import Trail
@@ -115,11 +116,13 @@ class Follower:
         lines: list[LogLine] = []
         if first and tail is not None:
             start, end = self._start(), self._log.now()
-            lines = list(heapq.merge(*(trail.last_lines(start, end, tail) for trail in trails), key=_time_of))
-            lines = lines[max(0, len(lines) - tail) :]
+            count = self._log.with_marks(tail)
+            ends = heapq.merge(*(trail.last_lines(start, end, count) for trail in trails), key=_time_of)
+            lines = trim((shown for line in ends for shown in self._log.marks.present(line)), tail)
         self._trails.update((trail.replica, trail) for trail in trails)
         yield from lines
-        yield from heapq.merge(*(trail.read(self._log.now()) for trail in trails), key=_time_of)
+        for line in heapq.merge(*(trail.read(self._log.now()) for trail in trails), key=_time_of):
+            yield from self._log.marks.present(line)
 
     def _trail(self, name: str) -> Trail:
         log = LogRange(self._api, Selector(self._log.job_id, replica=name))
@@ -136,7 +139,8 @@ class Follower:
         for trail in self._trails.values():
             if all_of_them or not trail.live or now - trail.heard_at > _SILENT:
                 trail.heard_at = now
-                yield from trail.read(self._log.now())
+                for line in trail.read(self._log.now()):
+                    yield from self._log.marks.present(line)
 
     def _drain(self) -> Iterator[LogLine]:
         """The job has ended: first what the streams still hold, then what the log service has more."""
@@ -174,7 +178,8 @@ class Follower:
                 trail.disconnected()
                 return
             if trail.is_new(event.text, self._clock.monotonic()):
-                yield LogLine(event.text, event.time, rank_of(trail.replica), trail.replica)
+                line = LogLine(event.text, event.time, rank_of(trail.replica), trail.replica)
+                yield from self._log.marks.present(line)
 
     def _connect(self, trail: Trail) -> None:
         if trail.can_stream:

@@ -54,11 +54,12 @@ class Selector:
 
 
 class LogRange:
-    """The log of one selector by time range."""
+    """The log of one selector by time range; with `contains` only lines that hold that text, if the service filters."""
 
-    def __init__(self, api: LeptonApi, selector: Selector) -> None:
+    def __init__(self, api: LeptonApi, selector: Selector, contains: str = "") -> None:
         self._api = api
         self._selector = selector
+        self._filter = {"q": contains} if contains else {}
 
     def page(self, start: int, end: int, direction: str, limit: int = PAGE) -> list[Record]:
         """At most `limit` records of `[start, end)` in the direction's order: `forward` or `backward`."""
@@ -71,6 +72,7 @@ class LogRange:
             timestamps="True",
             job_query_mode=ALIVE_AND_ARCHIVE,
             **self._selector.params(),
+            **self._filter,
         )
         streams = _streams(answer)
         records = [record for stream in streams for record in stream]

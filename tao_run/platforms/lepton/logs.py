@@ -11,9 +11,10 @@ from typing import Any
 from tao_run.errors import UsageError
 from tao_run.jobs.model import LogLine, LogQuery
 from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, LeptonApi, job_path
+from tao_run.platforms.lepton.ends import MARKS_PER_WORKER, Marks, trim
 from tao_run.platforms.lepton.faults import plain
 from tao_run.platforms.lepton.logrange import NS, Cursor, LogRange, Record, Selector
-from tao_run.platforms.lepton.states import moment
+from tao_run.platforms.lepton.states import moment, number
 from tao_run.platforms.lepton.workers import rank_of, read_replicas
 
 _CLOCK_SKEW = timedelta(minutes=1)
@@ -30,10 +31,11 @@ class Attempt:
 
 
 class JobLog:
-    """The log of one job, from its document `job`. `created_at` is when we recorded it."""
+    """The log of one job, from its document `job`. `created_at` is when we recorded it, `marks` what to present."""
 
-    def __init__(self, api: LeptonApi, job: Mapping[str, Any], created_at: datetime) -> None:
+    def __init__(self, api: LeptonApi, job: Mapping[str, Any], created_at: datetime, marks: Marks) -> None:
         self._api = api
+        self.marks = marks
         self.job_id = str((job.get("metadata") or {}).get("id"))
         self._job = job
         self._created_at = created_at
@@ -51,9 +53,9 @@ class JobLog:
     def earlier_attempts(self, replicas: list[str], since: int = 0) -> Iterator[LogLine]:
         """The logs of the attempts before the current one, each with a note on how it ended."""
         *earlier, _ = attempts = self._attempts()
-        for number, attempt in enumerate(earlier, 1):
+        for count, attempt in enumerate(earlier, 1):
             yield from self._whole(attempt, replicas, since)
-            yield note(f"attempt {number} of {len(attempts)} ended: {plain(attempt.state)}")
+            yield note(f"attempt {count} of {len(attempts)} ended: {plain(attempt.state)}")
 
     def replica_ids(self, wanted: str | None) -> list[str]:
         """The replica ids that a rank or a name stands for; `[""]`, all of them, if none is wanted."""
@@ -98,10 +100,12 @@ class JobLog:
         start = max(attempt.start, since)
         streams = [Cursor(log, start).read(attempt.end) for log in self._selectors(attempt, replicas)]
         merged = streams[0] if len(streams) == 1 else heapq.merge(*streams, key=_time_of)
-        yield from map(as_line, merged)
+        for item in merged:
+            yield from self.marks.present(as_line(item))
 
-    def _tail(self, attempts: list[Attempt], replicas: list[str], since: int, count: int) -> Iterator[LogLine]:
+    def _tail(self, attempts: list[Attempt], replicas: list[str], since: int, lines: int) -> Iterator[LogLine]:
         found: list[Record] = []
+        count = self.with_marks(lines)
         for attempt in reversed(attempts):
             logs = self._selectors(attempt, replicas)
             start = max(attempt.start, since)
@@ -109,7 +113,12 @@ class JobLog:
             records = [record for log in logs for record in log.tail(start, attempt.end, wanted)]
             records.sort(key=lambda record: record.at)
             found = records[-wanted:] + found if wanted > 0 else found
-        yield from (record.line() for record in found)
+        yield from trim((shown for record in found for shown in self.marks.present(record.line())), lines)
+
+    def with_marks(self, lines: int) -> int:
+        """How many records to read so that `lines` of them are no marks."""
+        workers = number((self._job.get("spec") or {}).get("completions")) or 1
+        return lines + workers * MARKS_PER_WORKER if lines > 0 else 0
 
 
 def as_line(item: Record | LogLine) -> LogLine:

@@ -98,10 +98,6 @@ class LeptonSdk:
         """Who may mount which paths of a volume; empty: everybody everything."""
         return self._list(lambda client: client.nodegroup.list_storage_permissions(group_id, volume))
 
-    def secret_names(self) -> list[str]:
-        """The names of the workspace's secrets."""
-        return [str(row.get("name")) for row in self._list(lambda client: client.secret.list_all())]
-
     def create_secrets(self, values: Mapping[str, str]) -> None:
         """Create private workspace secrets: the one body that holds their values."""
 
@@ -112,10 +108,6 @@ class LeptonSdk:
             return client.secret.create(items)
 
         self._call(create)
-
-    def delete_secret(self, name: str) -> None:
-        """Remove a workspace secret."""
-        self._call(lambda client: client.secret.delete(name))
 
     def _job_model(self, body: Mapping[str, Any]) -> Any:
         from leptonai.api.v2.types.job import LeptonJob

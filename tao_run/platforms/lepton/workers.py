@@ -40,6 +40,15 @@ def read_replica(row: Mapping[str, Any]) -> Replica:
     )
 
 
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A replica document with its readiness issue as one object, or without one."""
+    status = dict(row.get("status") or {})
+    reason, message = readiness_issue(status.pop("readiness_issue", None))
+    if reason not in _READY:
+        status["readiness_issue"] = {"reason": reason, "message": message}
+    return {**row, "status": status}
+
+
 def rank_of(replica_id: str) -> int | None:
     """The worker index in `<job id>-<index>-<five characters>`."""
     found = _RANK.search(replica_id)
@@ -61,21 +70,3 @@ def first_issue(replicas: Iterable[Replica]) -> Replica | None:
     waiting = [item for item in replicas if item.issue_reason]
     faulty = [item for item in waiting if item.issue_reason not in ("InProgress", "NoCapacity", "Queueing")]
     return next(iter(faulty or waiting), None)
-
-
-def meaning(reason: str, message: str) -> str:
-    """What a readiness issue means and what to do about it; empty if there is nothing to say."""
-    text = message.lower()
-    if "pull" in text and (reason == "Failed" or "failed" in text or "backoff" in text.replace("-", "")):
-        return "the image cannot be pulled: check its name, and that NGC_KEY is valid for it"
-    if reason == "Failed":
-        return "the worker could not start: check the image and NGC_KEY"
-    if "secret not found" in text:
-        return "a secret that the job names is gone from the workspace: submit the job again"
-    if reason in ("ConfigError", "SystemError"):
-        return "the node is unhealthy: cancel and submit again, it will get another node"
-    if "pulling image" in text:
-        return "the image is being pulled; large images take minutes"
-    if reason in ("NoCapacity", "Queueing"):
-        return "no node is free: wait, or try another resource_shape or node_group"
-    return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from tao_run.errors import TaoRunError
 from tao_run.platforms.lepton.api import LeptonApi
@@ -66,20 +67,20 @@ class Workspace:
 
     def delete_secrets(self, job_id: str) -> None:
         """Remove the workspace secrets of one job."""
-        for name in self.sdk.secret_names():
+        names = [str(row.get("name")) for row in self.api.rows("/usersecrets")]
+        for name in names:
             if name.startswith(secret_prefix(job_id)):
-                _gone(lambda name=name: self.sdk.delete_secret(name))  # type: ignore[misc]
+                self._remove("/usersecrets", name)
 
     def delete_pull_secret(self, job_id: str) -> None:
         """Remove the job's image pull secret."""
-        _gone(lambda: self.api.delete(f"/imagepullsecrets/{pull_secret_name(job_id)}"))
+        self._remove("/imagepullsecrets", pull_secret_name(job_id))
 
-
-def _gone(delete: Callable[[], object]) -> None:
-    try:
-        delete()
-    except NotFound:
-        pass
+    def _remove(self, collection: str, name: str) -> None:
+        try:
+            self.api.delete(f"{collection}/{quote(name, safe='')}")
+        except NotFound:
+            pass
 
 
 def both(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:

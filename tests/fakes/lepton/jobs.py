@@ -241,10 +241,19 @@ def _follow(
         replica.process = process
         if stopping.is_set():
             _kill(process)
+        threading.Thread(target=_end_container, args=(process,), daemon=True).start()
         assert process.stdout is not None
         for raw in process.stdout:
             replica.log(raw.decode("utf-8", "replace").rstrip("\n"))
     return process.returncode
+
+
+def _end_container(process: subprocess.Popen[bytes]) -> None:
+    """When its first process ends, a container ends: what that has left behind is killed."""
+    with contextlib.suppress(ChildProcessError):  # it was waited for already
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _kill(process: subprocess.Popen[bytes] | None) -> None:

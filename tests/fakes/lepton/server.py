@@ -52,6 +52,8 @@ class FakeLepton:
         self.workspace = FakeWorkspace(volumes, run_jobs)
         self.faults = Faults()
         self.requests: list[Request] = []
+        self.cuts = 0
+        self.open_streams = 0
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.fake = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -73,6 +75,11 @@ class FakeLepton:
             self.workspace.runner.stop(job)
         self._server.shutdown()
         self._server.server_close()
+
+    def cut_streams(self) -> int:
+        """Break the live log streams that are open now; returns how many there were."""
+        self.cuts += 1
+        return self.open_streams
 
     def __enter__(self) -> FakeLepton:
         return self.start()
@@ -231,7 +238,9 @@ class _Interrupted(Exception):
 
 
 def _stream(handler: _Handler, job: FakeJob, replica: FakeReplica, plan: StreamPlan) -> None:
-    sent = 0
+    fake, sent = handler.server.fake, 0
+    cuts = fake.cuts
+    fake.open_streams += 1
     position = max(0, len(replica.lines) - (plan.only_last or REPLAYED_LINES))
     try:
         while True:
@@ -243,12 +252,16 @@ def _stream(handler: _Handler, job: FakeJob, replica: FakeReplica, plan: StreamP
                 sent = _chunk(handler, data[start : start + plan.chunk], sent, plan)
             if over:
                 break
+            if fake.cuts != cuts:
+                raise _Interrupted
             time.sleep(max(plan.idle, 0.01))
         handler.wfile.write(b"0\r\n\r\n")
     except _Interrupted:
         handler._hang_up()
     except OSError:
         handler.close_connection = True
+    finally:
+        fake.open_streams -= 1
 
 
 def _chunk(handler: _Handler, data: bytes, sent: int, plan: StreamPlan) -> int:

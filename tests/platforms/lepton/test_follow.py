@@ -12,6 +12,7 @@ import pytest
 
 from tao_run.jobs.model import JobState, JobStatus, LogLine, LogQuery
 from tao_run.platforms.lepton.api import LeptonApi, job_path
+from tao_run.platforms.lepton.ends import Marks
 from tao_run.platforms.lepton.follow import Follower
 from tao_run.platforms.lepton.logs import JobLog
 from tao_run.platforms.lepton.states import read_status
@@ -25,7 +26,7 @@ def job(lepton: FakeLepton) -> FakeJob:
 
 
 def follow(api: LeptonApi, job: FakeJob, **query: Any) -> Iterator[LogLine]:
-    log = JobLog(api, job.document(), datetime.now(timezone.utc) - timedelta(minutes=5))
+    log = JobLog(api, job.document(), datetime.now(timezone.utc) - timedelta(minutes=5), Marks("0" * 16))
     never = JobStatus(JobState.PENDING)
     return Follower(
         api,

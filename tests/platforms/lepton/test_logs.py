@@ -12,12 +12,14 @@ import pytest
 from tao_run.errors import ProtocolError, RateLimited, UsageError
 from tao_run.jobs.model import LogLine, LogQuery
 from tao_run.platforms.lepton.api import LeptonApi
+from tao_run.platforms.lepton.ends import Marks
 from tao_run.platforms.lepton.logrange import Cursor, LogRange, Record, Selector
 from tao_run.platforms.lepton.logs import JobLog, to_ns
 from tests.fakes.lepton import FakeJob, FakeLepton, FakeReplica, document, error
 from tests.platforms.lepton.conftest import HurriedClock
 
 SECOND = 1_000_000_000
+OUR_ID = "0123456789abcdef"
 
 
 def began() -> datetime:
@@ -25,7 +27,7 @@ def began() -> datetime:
 
 
 def log_of(api: LeptonApi, job: FakeJob) -> JobLog:
-    return JobLog(api, job.document(), began())
+    return JobLog(api, job.document(), began(), Marks(OUR_ID))
 
 
 def lines(api: LeptonApi, job: FakeJob, **query: Any) -> list[LogLine]:

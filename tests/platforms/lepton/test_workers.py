@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tao_run.platforms.lepton.workers import first_issue, meaning, read_replica, read_replicas
+from tao_run.platforms.lepton.workers import first_issue, read_replica, read_replicas
 
 
 def row(index: int, **status: Any) -> dict[str, Any]:
@@ -52,23 +52,3 @@ def test_a_fault_explains_more_than_waiting() -> None:
     assert first_issue([waiting, faulty]) == faulty
     assert first_issue([waiting]) == waiting
     assert first_issue([]) is None
-
-
-@pytest.mark.parametrize(
-    ("reason", "message", "words"),
-    [
-        ("InProgress", "Pulling image", "being pulled"),
-        ("Failed", "ImagePullBackOff", "NGC_KEY"),
-        ("Failed", "Failed to start", "NGC_KEY"),
-        ("ConfigError", "Failed to pull image due to invalid credentials", "NGC_KEY"),
-        ("ConfigError", "Mount point not found", "another node"),
-        ("ConfigError", "Secret not found", "submit the job again"),
-        ("NoCapacity", "Scheduling the replica", "no node is free"),
-    ],
-)
-def test_an_issue_is_explained(reason: str, message: str, words: str) -> None:
-    assert words in meaning(reason, message)
-
-
-def test_nothing_is_said_of_no_issue() -> None:
-    assert meaning("", "") == ""

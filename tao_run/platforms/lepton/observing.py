@@ -1,0 +1,163 @@
+"""Looking at jobs: one job by its id, many by one label query, and what became of those that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tao_run.errors import BackendUnreachable, PermissionRefused
+from tao_run.jobs.model import Job, JobState, JobStatus, Replica
+from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, LeptonApi, job_path
+from tao_run.platforms.lepton.body import GROUP_LABEL, LABEL
+from tao_run.platforms.lepton.ends import End, Marks, explain
+from tao_run.platforms.lepton.faults import NotFound
+from tao_run.platforms.lepton.logs import JobLog
+from tao_run.platforms.lepton.states import read_status
+from tao_run.platforms.lepton.workers import first_issue, read_replicas
+
+Document = dict[str, Any]
+_PAGE = 500
+_ONE_BY_ONE = 2
+_MOST_PAGES = 200
+_MOST_EXPLAINED = 50
+_MOST_ASKED_AGAIN = 20
+_DEFAULT_TTL = 259_200
+
+
+class Observer:
+    """Reads jobs of one workspace."""
+
+    def __init__(self, api: LeptonApi) -> None:
+        self._api = api
+
+    def statuses(self, jobs: Sequence[Job]) -> dict[str, JobStatus]:
+        """The status of every job: a request each for one or two, pages of 500 jobs for more."""
+        alone = len(jobs) <= _ONE_BY_ONE
+        found = self._each(jobs) if alone else self._listed(jobs)
+        statuses = {job.id: self._status(job, found.get(job.backend_id or "")) for job in jobs}
+        if alone:
+            statuses = {job.id: self._with_issue(job, statuses[job.id]) for job in jobs}
+        return self._explained(jobs, statuses, found)
+
+    def document(self, job: Job) -> Document | None:
+        """The job's document, or None if the workspace has no such job.
+
+        Raises PermissionRefused if it is the workspace that is not there.
+        """
+        try:
+            answer = self._api.get(job_path(job.backend_id or ""), job_query_mode=ALIVE_AND_ARCHIVE)
+        except NotFound:
+            self._require_workspace()
+            return None
+        return answer if isinstance(answer, dict) else None
+
+    def find(self, job: Job) -> str | None:
+        """The id of the job that carries our label, or our name."""
+        rows = self._page(f"{LABEL}={job.id}", ALIVE_AND_ARCHIVE, 1, 10)
+        mine = [row for row in rows if _label(row) == job.id or _metadata(row).get("name") == job.name]
+        mine.sort(key=lambda row: int(_metadata(row).get("created_at") or 0))
+        return str(_metadata(mine[0])["id"]) if mine else None
+
+    def replicas(self, job: Job) -> list[Replica]:
+        """The job's workers by rank; none if it is gone or has not started."""
+        return read_replicas(self.replica_rows(job))
+
+    def replica_rows(self, job: Job) -> list[Document]:
+        """The replicas as the API shows them."""
+        try:
+            return self._api.rows(job_path(job.backend_id or "", "replicas"), job_query_mode=ALIVE_AND_ARCHIVE)
+        except NotFound:
+            self._require_workspace()
+            return []
+
+    def ends(self, job: Job, document: Document) -> list[End]:
+        """How the workers of the current attempt ended, as far as the log tells."""
+        marks = Marks(job.id)
+        log = JobLog(self._api, document, job.created_at, marks)
+        return marks.read(self._api, str(job.backend_id), log.start(), log.now())
+
+    # -- one and many ----------------------------------------------------------------------------------
+
+    def _each(self, jobs: Sequence[Job]) -> dict[str, Document]:
+        found = {str(job.backend_id): self.document(job) for job in jobs}
+        return {key: document for key, document in found.items() if document is not None}
+
+    def _listed(self, jobs: Sequence[Job]) -> dict[str, Document]:
+        """Alive jobs by one label query, and the archive only for those that are missing then."""
+        groups = {job.group for job in jobs}
+        group = next(iter(groups)) if len(groups) == 1 else None
+        selector = f"{GROUP_LABEL}={group}" if group else LABEL
+        wanted = {str(job.backend_id) for job in jobs}
+        found: dict[str, Document] = {}
+        for mode in ("alive_only", "archive_only"):
+            self._collect(selector, mode, wanted, found)
+        missing = [job for job in jobs if job.backend_id not in found]
+        return found | self._each(missing[:_MOST_ASKED_AGAIN])
+
+    def _collect(self, selector: str, mode: str, wanted: set[str], found: dict[str, Document]) -> None:
+        seen: set[str] = set()
+        for page in range(1, _MOST_PAGES):
+            if wanted <= found.keys():
+                return
+            rows = {str(_metadata(row).get("id")): row for row in self._page(selector, mode, page, _PAGE)}
+            if rows.keys() <= seen:
+                return  # the end, or a service that does not turn pages
+            seen |= rows.keys()
+            found.update((key, row) for key, row in rows.items() if key in wanted)
+
+    def _page(self, selector: str, mode: str, page: int, size: int) -> list[Document]:
+        return self._api.rows("/jobs", "jobs", query=selector, job_query_mode=mode, page=page, page_size=size)
+
+    # -- what is said of one ---------------------------------------------------------------------------
+
+    def _status(self, job: Job, document: Document | None) -> JobStatus:
+        now = self._api.clock.now()
+        if document is not None:
+            return read_status(document, job.status, now)
+        if (now - job.created_at).total_seconds() > int(job.options.get("ttl_seconds") or _DEFAULT_TTL):
+            message = "Lepton has no record of the job any more, and how it ended was not seen in time"
+            return JobStatus(JobState.UNKNOWN, "Expired", message, "Gone", observed_at=now)
+        message = "the job was deleted from the workspace by someone else before it was seen to end"
+        return JobStatus(JobState.CANCELED, "Removed", message, "Gone", observed_at=now)
+
+    def _with_issue(self, job: Job, status: JobStatus) -> JobStatus:
+        """Why a job that is starting does not run yet: the trouble of its replicas."""
+        if status.native_state not in ("Starting", "Queueing", "Restarting", "PendingRetry"):
+            return status
+        replica = first_issue(self.replicas(job))
+        if replica is None:
+            return status
+        return replace(status, reason=replica.issue_reason, message=replica.issue_message)
+
+    def _explained(
+        self, jobs: Sequence[Job], statuses: dict[str, JobStatus], found: dict[str, Document]
+    ) -> dict[str, JobStatus]:
+        """With exit codes of the jobs that failed; that they failed is known also if the log cannot be read."""
+        failed = [job for job in jobs if statuses[job.id].state is JobState.ERROR and job.backend_id in found]
+        for job in failed[:_MOST_EXPLAINED]:
+            try:
+                ends = self.ends(job, found[str(job.backend_id)])
+            except BackendUnreachable:
+                break
+            statuses[job.id] = explain(statuses[job.id], ends)
+        return statuses
+
+    def _require_workspace(self) -> None:
+        try:
+            self._api.get("/workspace")
+        except NotFound:
+            raise PermissionRefused(
+                f"there is no workspace {self._api.account.workspace} for this token",
+                "check LEPTON_WORKSPACE_ID and LEPTON_WORKSPACE_URL",
+            ) from None
+
+
+def _metadata(row: Document) -> Document:
+    return row.get("metadata") or {}
+
+
+def _label(row: Document) -> str | None:
+    labels = _metadata(row).get("labels") or {}
+    value = labels.get(LABEL)
+    return None if value is None else str(value)
