@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tao_run.cli.arguments import GroupOption, JobsArgument
 from tao_run.cli.rows import CancelList, CancelOutcome, job_row
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 from tao_run.errors import TaoRunError, UsageError
@@ -19,8 +20,8 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def cancel(
     ctx: typer.Context,
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Ids, prefixes, names or @last.")] = None,
-    group: Annotated[str | None, typer.Option("--group", help="All live jobs of a group.")] = None,
+    jobs: JobsArgument = None,
+    group: GroupOption = None,
     delete: Annotated[bool, typer.Option("--delete", help="Also remove the job, its logs included.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: FormatOption = None,

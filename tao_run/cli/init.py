@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from tao_run.cli.arguments import PlatformOption
 from tao_run.cli.rows import InitReport
 from tao_run.cli.runtime import FormatOption, Runtime, runtime_of
 from tao_run.credentials import Credentials, env_file
@@ -23,7 +23,7 @@ _HEAD = """# Credentials and settings of tao-run, read when a command starts; a 
 @app.command()
 def init(
     ctx: typer.Context,
-    platform: Annotated[str | None, typer.Option("--platform", "-p", help="Only what this platform needs.")] = None,
+    platform: PlatformOption = None,
     output: FormatOption = None,
 ) -> None:
     """Write a 0600 template of ~/.config/tao/.env if there is none, and say what is set. Never prints a value.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from tao_run.cli.arguments import JobArgument
 from tao_run.cli.rows import ReplicaList, ReplicaRow
 from tao_run.cli.runtime import FormatOption, runtime_of
 from tao_run.jobs.readiness import meaning_of
@@ -16,7 +15,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def replicas(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="Id, prefix, name or @last.")],
+    job: JobArgument,
     output: FormatOption = None,
 ) -> None:
     """Show rank, node, node group, cpu, memory and readiness of the workers of a job, and what an issue means.

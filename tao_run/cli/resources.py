@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from tao_run.cli.arguments import PlatformOption
 from tao_run.cli.rows import ResourceList
 from tao_run.cli.runtime import FormatOption, runtime_of
+from tao_run.errors import UsageError
 
 app = typer.Typer(add_completion=False)
 
@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def resources(
     ctx: typer.Context,
-    platform: Annotated[str, typer.Option("--platform", "-p", help="The platform to ask.")],
+    platform: PlatformOption = None,
     output: FormatOption = None,
 ) -> None:
     """Show shapes, node groups and volumes (Lepton), partitions and GPUs (SLURM), GPUs, or instances (Brev).
@@ -23,5 +23,7 @@ def resources(
     Example: tao-run resources --platform local
     """
     runtime = runtime_of(ctx, output)
+    if platform is None:
+        raise UsageError("no platform given", "add --platform; `tao-run platforms` describes them")
     chosen = runtime.platform(platform)
     runtime.output.emit(ResourceList(chosen.name, tuple(chosen.resources())))

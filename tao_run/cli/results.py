@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tao_run.cli.arguments import JobArgument
 from tao_run.cli.rows import ResultEntry, ResultList
 from tao_run.cli.runtime import FormatOption, runtime_of
 from tao_run.errors import UsageError
@@ -17,7 +18,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def results(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="Id, prefix, name or @last.")],
+    job: JobArgument,
     listing: Annotated[bool, typer.Option("--list", "-l", help="List every file.")] = False,
     download: Annotated[Path | None, typer.Option("--download", help="Copy all files into this directory.")] = None,
     output: FormatOption = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tao_run.cli.arguments import GroupOption, JobsArgument
 from tao_run.cli.rows import StatusList, job_row
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 from tao_run.jobs.observe import Sweep, refresh
@@ -20,9 +21,9 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def status(
     ctx: typer.Context,
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Ids, prefixes, names or @last.")] = None,
+    jobs: JobsArgument = None,
     everything: Annotated[bool, typer.Option("--all", help="All recorded jobs, not only the recent ones.")] = False,
-    group: Annotated[str | None, typer.Option("--group", help="The jobs of a group.")] = None,
+    group: GroupOption = None,
     cached: Annotated[bool, typer.Option("--cached/--refresh", help="Show the record; ask no backend.")] = False,
     output: FormatOption = None,
 ) -> None:

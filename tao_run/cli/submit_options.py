@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tao_run.cli import complete
+
 _MODEL, _DATA, _RUN = "TAO model", "Data", "While it runs"
 
 
@@ -18,7 +20,9 @@ JobFilePath = Annotated[
     str | None, typer.Argument(metavar="[JOBFILE]", help="A job file; tao-run.yaml of this directory if nothing else.")
 ]
 Command = Annotated[str | None, typer.Option("--command", "-c", help="Bash text to run; or arguments after `--`.")]
-PlatformName = Annotated[str | None, typer.Option("--platform", "-p", help="Where it runs.")]
+PlatformName = Annotated[
+    str | None, typer.Option("--platform", "-p", help="Where it runs.", autocompletion=complete.platforms)
+]
 Name = Annotated[str | None, _option("--name", "A name for people.")]
 Image = Annotated[str | None, _option("--image", "Container image, or a key of versions.yaml.")]
 Nodes = Annotated[int | None, _option("--nodes", "How many nodes.")]
@@ -30,8 +34,10 @@ MaxTime = Annotated[str | None, _option("--max-time", "Time limit: 90m, 4h, 1d."
 Label = Annotated[list[str] | None, _option("--label", "Label: K=V.")]
 Option = Annotated[list[str] | None, typer.Option("--option", "-o", help="Option of the platform: key=value.")]
 
-Model = Annotated[str | None, _option("--model", "TAO model.", _MODEL)]
-Action = Annotated[str | None, _option("--action", "What it does: train, evaluate, export.", _MODEL)]
+Model = Annotated[str | None, _option("--model", "TAO model.", _MODEL, autocompletion=complete.models)]
+Action = Annotated[
+    str | None, _option("--action", "What it does: train, export, ...", _MODEL, autocompletion=complete.actions)
+]
 Spec = Annotated[Path | None, _option("--spec", "Spec file (YAML, JSON, TOML).", _MODEL)]
 Set = Annotated[list[str] | None, _option("--set", "Spec key=value, like train.num_epochs=10.", _MODEL)]
 AutomlPolicy = Annotated[str | None, _option("--automl-policy", "off: a plain run, nothing said.", _MODEL)]
@@ -42,7 +48,9 @@ OutputPath = Annotated[list[str] | None, _option("--output", "Spec key or contai
 Mount = Annotated[str | None, _option("--mount", "Shared mount to use.", _DATA)]
 NoMount = Annotated[bool, _option("--no-mount", "Use no shared mount.", _DATA)]
 Results = Annotated[str | None, _option("--results", "Root of the results: s3:// URI or directory.", _DATA)]
-Resume = Annotated[str | None, _option("--resume", "Continue from the checkpoints of this job.", _DATA)]
+Resume = Annotated[
+    str | None, _option("--resume", "Continue from the checkpoints of a job.", _DATA, autocompletion=complete.jobs)
+]
 Refresh = Annotated[bool, _option("--refresh", "Do not trust inputs kept on the mount.", _DATA)]
 
 Split = Annotated[str | None, _option("--split", "Submit one job per split id: 0-7, or 0,3,5.", _RUN)]
