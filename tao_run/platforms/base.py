@@ -67,6 +67,9 @@ class Platform(SDKMethods, ABC):
     #: seconds after which a job that was recorded and cannot be found is known never to have been launched
     launch_grace: ClassVar[float] = 30.0
 
+    #: the option that keeps a job off nodes (names, separated by commas), where the backend has one
+    avoid_option: ClassVar[str | None] = None
+
     def __init__(
         self,
         credentials: Credentials | None = None,
@@ -205,6 +208,18 @@ class Platform(SDKMethods, ABC):
         from tao_run.storage.tree import download
 
         return download(job.results_dir, target, self.credentials)
+
+    def avoid_nodes(self, request: JobRequest, nodes: Sequence[str]) -> JobRequest:
+        """The request, kept off nodes that were at fault; as it was, with a note, where that cannot be asked for."""
+        names = ", ".join(nodes)
+        if self.avoid_option is None:
+            self.note(f"{self.name} cannot be told to avoid {names}: the scheduler may choose it again")
+            return request
+        self.note(f"avoiding {names}")
+        block = request.for_platform()
+        known = [name for name in str(block.get(self.avoid_option) or "").split(",") if name]
+        block[self.avoid_option] = ",".join(dict.fromkeys([*known, *nodes]))
+        return request.model_copy(update={"options": {**request.options, self.name: block}})
 
     def settle(self, job: Job) -> list[str]:
         """Called when a job was seen to end: release what it held (a rented instance). Returns notes for the user."""
