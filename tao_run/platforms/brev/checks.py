@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 from tao_run.errors import TaoRunError
 from tao_run.jobs.model import Check
 from tao_run.jobs.request import JobRequest
@@ -19,7 +17,7 @@ TESTED_VERSION = "0.6.99"
 
 def run_checks(fleet: Fleet, request: JobRequest | None, options: BrevOptions) -> list[Check]:
     """All checks, whatever the first ones say; what cannot be looked at any more is skipped."""
-    checks = [_tool(fleet), _ssh()]
+    checks = [_tool(fleet)]
     if checks[0].status == "failed":
         return [*checks, Check("brev.login", "skipped", "without the brev tool nothing can be asked")]
     checks.append(_login(fleet))
@@ -40,12 +38,6 @@ def _tool(fleet: Fleet) -> Check:
     except TaoRunError as error:
         return Check("brev.tool", "failed", error.message, f"install it: {INSTALL}")
     return Check("brev.tool", "ok", f"brev {version} (written against {TESTED_VERSION})")
-
-
-def _ssh() -> Check:
-    if shutil.which("ssh") and shutil.which("scp"):
-        return Check("brev.ssh", "ok", "ssh and scp are installed")
-    return Check("brev.ssh", "failed", "brev needs ssh and scp on this machine", "install the OpenSSH client")
 
 
 def _login(fleet: Fleet) -> Check:
