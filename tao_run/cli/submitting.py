@@ -157,6 +157,6 @@ def _afterwards(runtime: Runtime, jobs: list[Job], plan: Plan) -> None:
         return
     for job in jobs:
         runtime.output.note(f"submitted {job.name} to {job.platform}; results: {job.results_dir or 'nowhere durable'}")
-    from tao_run.cli.watch import watch_jobs
+    from tao_run.cli.watching import watch_jobs
 
     leave(watch_jobs(runtime, jobs, plan.given["interval"] * 60.0))
