@@ -40,10 +40,19 @@ class Selective(Strict):
     keys: list[str] = Field(min_length=1)
 
 
+def _plain_uri(value: Any) -> Any:
+    """`lustre:///path` is how SLURM users write a path of the cluster: what jobs see is the path itself."""
+    if isinstance(value, list):
+        return [_plain_uri(item) for item in value]
+    if isinstance(value, str) and value.startswith("lustre:///"):
+        return "/" + value.removeprefix("lustre://").lstrip("/")
+    return value
+
+
 class InputSource(Strict):
     """Where an input comes from. In short form just the URI, or a list of URIs."""
 
-    uri: str | list[str]
+    uri: Annotated[str | list[str], BeforeValidator(_plain_uri)]
     type: Literal["file", "folder", "list", "local_glob"] | None = None
     optional: bool = False
     selective: Selective | None = None
@@ -54,7 +63,7 @@ class InputSource(Strict):
 class OutputTarget(Strict):
     """Where an output goes. Without a URI: under the job's results directory."""
 
-    uri: str | None = None
+    uri: Annotated[str | None, BeforeValidator(_plain_uri)] = None
     type: Literal["file", "folder"] | None = None
 
 
@@ -126,7 +135,9 @@ class JobRequest(Strict):
     upload_excludes: list[str] = Field(default_factory=list, description="patterns that are not uploaded")
     upload_interval: Seconds | None = Field(None, description="upload new and changed outputs this often")
     mount: str | Literal[False] | None = Field(None, description="shared mount; false switches it off")
-    results: str | None = Field(None, description="root of the results: s3:// URI or directory")
+    results: Annotated[str | None, BeforeValidator(_plain_uri)] = Field(
+        None, description="root of the results: s3:// URI or directory"
+    )
     max_time: Seconds | None = Field(None, description="time limit")
     retries: int = Field(0, ge=0, le=100, description="resubmit this often after infrastructure failures")
     labels: dict[str, Word] = Field(default_factory=dict)

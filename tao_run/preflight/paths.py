@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from tao_run.errors import UsageError
 from tao_run.jobs.model import Check
 from tao_run.jobs.request import JobRequest
 from tao_run.storage.s3 import S3Store
-from tao_run.storage.uris import Location, parse_location, single_slashes
+from tao_run.storage.uris import FETCHED, Location, parse_location, single_slashes
 
 if TYPE_CHECKING:
     from tao_run.platforms.base import Platform
@@ -54,8 +54,10 @@ def check_input(label: str, uri: str, optional: bool, store: S3Store, platform: 
         found = _s3_input(check_id, location, store)
     elif location.is_file:
         found = _mounted(check_id, location, platform, request)
-    else:
+    elif location.scheme in FETCHED:
         return Check(check_id, "skipped", f"{uri} is fetched by the job itself")
+    else:
+        return Check(check_id, "failed", f"a job does not fetch {uri}", "copy it to s3:// and name that")
     if optional and found.status == "failed":
         return Check(check_id, "ok", f"optional: {found.detail}", found.fix)
     return found
@@ -93,19 +95,19 @@ def check_spec_uris(spec: Mapping[str, Any]) -> Check:
 
 
 def _s3_input(check_id: str, location: Location, store: S3Store) -> Check:
-    found = store.find(location)
+    """The object or prefix that the job will fetch: the runner takes doubled slashes for single ones."""
+    single = parse_location(single_slashes(location.text))
+    found = store.find(single)
+    fix = "" if single.text == location.text else f"it has a doubled slash: write {single.text}"
     if not found.exists:
-        fix = "check the path; `tao-run paths ls` shows what is there"
-        better = single_slashes(location.text)
-        if better != location.text:
-            fix = f"it has a doubled slash: write {better}"
-        elif location.key.endswith("/") and store.find(parse_location(location.text.rstrip("/"))).exists:
-            fix = f"it is one object: write {location.text.rstrip('/')}"
-        return Check(check_id, "failed", f"{location.text} does not exist: {found.detail}", fix)
-    read = store.read_sample(location)
-    if read == "empty":
-        return Check(check_id, "ok", f"{location.text} is empty", "put data there")
-    return Check(check_id, "ok", f"{location.text} is there ({found.kind}) and readable")
+        shorter = single.text.rstrip("/")
+        if shorter != single.text and store.find(parse_location(shorter)).exists:
+            fix = f"it is one object: write {shorter}"
+        fix = fix or "check the path; `tao-run paths ls` shows what is there"
+        return Check(check_id, "failed", f"{single.text} does not exist: {found.detail}", fix)
+    if store.read_sample(single) == "empty":
+        return Check(check_id, "ok", f"{single.text} is empty", fix or "put data there")
+    return Check(check_id, "ok", f"{single.text} is there ({found.kind}) and readable", fix)
 
 
 def _mounted(check_id: str, location: Location, platform: Platform, request: JobRequest) -> Check:
@@ -125,9 +127,13 @@ def _writable(check_id: str, path: Path) -> Check:
     there = path
     while not there.exists() and there != there.parent:
         there = there.parent
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        return Check(check_id, "ok", f"{path} can be written")
-    return Check(check_id, "failed", f"{path} cannot be written (at {there})", "choose another place with --results")
+    try:
+        with tempfile.TemporaryFile(dir=there) as probe:
+            probe.write(b"x")
+    except OSError as error:
+        detail = f"{path} cannot be written: {error.strerror} at {there}"
+        return Check(check_id, "failed", detail, "choose another place with --results")
+    return Check(check_id, "ok", f"{path} can be written")
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from tao_run.errors import UsageError
 
-# What a job's runner can fetch by itself; a host cannot look inside all of these.
+# What a job's runner fetches by itself and this machine does not look into.
 S3, FILE = "s3", "file"
-FETCHED = ("hf", "ngc", "http", "https")
+FETCHED = ("hf_model", "hf_dataset", "ngc")
 _MOUNT_SCHEMES = ("file", "lustre")
 # Schemes people write for an object store, by what they should be.
 _MEANT_S3 = ("lepton", "aws", "s3a", "s3n", "minio", "slurm")
 _OTHER_STORES = ("gs", "gcs", "azure", "az", "abfs", "abfss", "wasb", "wasbs", "swiftstack")
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//?)")
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+._-]*):(//?)")
 _BUCKET = re.compile(r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
 # https://bucket.s3.region.amazonaws.com/key and https://s3.region.amazonaws.com/bucket/key
 _AWS_HOST = re.compile(r"^https?://(?:([a-z0-9.-]+)\.)?s3[.-](?:[a-z0-9-]+\.)?amazonaws\.com/(.*)$")
@@ -22,7 +22,7 @@ _AWS_HOST = re.compile(r"^https?://(?:([a-z0-9.-]+)\.)?s3[.-](?:[a-z0-9-]+\.)?am
 
 @dataclass(frozen=True)
 class Location:
-    """Where data lies. `scheme` is s3, file (any absolute path) or one of FETCHED.
+    """Where data lies. `scheme` is s3, file (any absolute path) one of FETCHED, or http(s).
 
     For s3: `bucket` and `key` as written, so a trailing slash means: only what is below. For file: `path`.
     """
@@ -118,5 +118,6 @@ def _wrong_scheme(text: str, scheme: str, rest: str) -> UsageError:
             "use the store's S3-compatible endpoint: s3:// and S3_ENDPOINT_URL",
         )
     return UsageError(
-        f"{text}: unknown scheme {scheme}://", "use s3://bucket/path, an absolute path, file:///path or hf://, ngc://"
+        f"{text}: unknown scheme {scheme}://",
+        "use s3://bucket/path, an absolute path, file:///path, hf_model://, hf_dataset:// or ngc://",
     )

@@ -25,7 +25,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
     assert list_path(f"{tmp_path}/missing", NOBODY) == []
 
 
-@pytest.mark.parametrize("path", ["hf://a/b", "ngc://a/b:1", "https://example.com/x"])
+@pytest.mark.parametrize("path", ["hf_model://a/b", "ngc://a/b:1", "https://example.com/x"])
 def test_what_only_the_job_can_see(path: str) -> None:
     for function in (check_path, list_path):
         with pytest.raises(UsageError, match="only seen when the job fetches it"):
