@@ -44,8 +44,10 @@ class DockerService:
     def pid(self) -> int:
         return int((self.directory / "docker.pid").read_text())
 
-    def start(self) -> None:
-        _run("docker-up", "--live-restore", DOCKER_DIR=str(self.directory))
+    def start(self, *args: str, live_restore: bool = True) -> None:
+        """Start dockerd if it is not up; `args` are its own."""
+        restore = ["--live-restore"] if live_restore else []
+        _run("docker-up", *restore, *args, DOCKER_DIR=str(self.directory))
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End dockerd alone: its containers go on."""
@@ -110,6 +112,31 @@ def registry_service(directory: Path) -> Iterator[Registry]:
     address = _run("registry-up", REGISTRY_DIR=str(directory), REGISTRY_PORT=str(free_port()))
     try:
         yield Registry(address.splitlines()[-1])
+    finally:
+        os.kill(int((directory / "pid").read_text()), signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class SshServer:
+    """An sshd that takes one key. With `bin` first on PATH, `ssh` knows that key and the host's."""
+
+    directory: Path
+    port: int
+
+    @property
+    def bin(self) -> Path:
+        return self.directory / "bin"
+
+
+@contextmanager
+def ssh_server(directory: Path) -> Iterator[SshServer]:
+    """A login on this machine, for daemons reached over ssh."""
+    if not can_run_docker():
+        pytest.skip("needs root on Linux and sshd (or apt-get)")
+    server = SshServer(directory, free_port())
+    _run("sshd-up", SSHD_DIR=str(directory), SSHD_PORT=str(server.port))
+    try:
+        yield server
     finally:
         os.kill(int((directory / "pid").read_text()), signal.SIGTERM)
 

@@ -39,10 +39,18 @@ class Conflict(BackendRejected):
     """The engine says that it clashes with what is there (HTTP 409): a name in use, a wrong state."""
 
 
-# what the engine says with status 500 although the request is at fault -> what to do
+class Unavailable(TaoRunError):
+    """The engine or a registry does not answer, and it is certain that nothing was created."""
+
+    exit_code = BackendUnreachable.exit_code
+    code = BackendUnreachable.code
+
+
+# what the engine says (often with status 500) where the request or the host is at fault -> what to do
 _REFUSALS = {
     "could not select device driver": "install nvidia-container-toolkit on the daemon's host and restart docker",
-    "nvidia-container-cli": "check the driver and the device ids on the daemon's host: nvidia-smi -L",
+    "nvidia-container-cli: device error": "check the device ids on the daemon's host: nvidia-smi -L",
+    "nvidia-container-cli": "check the driver on the daemon's host: nvidia-smi",
     "unresolvable CDI devices": "check the device ids on the daemon's host: nvidia-ctk cdi list",
     "docker-init": "install the engine's init (docker-init or tini), or -o init=false",
     "OCI runtime create failed": "the engine could not start the command; see the message",
@@ -91,6 +99,11 @@ class Daemon:
             parts = self.api.version().get("Components") or []
         return any("podman" in str(part.get("Name", "")).lower() for part in parts)
 
+    def close(self) -> None:
+        """Give up the connection; the next use makes a new one."""
+        if self._tunnel:
+            self._tunnel.stop()
+
     def now(self) -> datetime:
         """The daemon's own clock: ages are told by it, whatever this machine's clock says."""
         with self.translated():
@@ -121,7 +134,12 @@ class Daemon:
             raise _no_engine(self.endpoint, str(error)) from None
         except docker.errors.TLSParameterError as error:
             raise CredentialRefused(f"TLS for {self.endpoint}: {error}", "check DOCKER_CERT_PATH") from None
-        except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        except docker.errors.DockerException as error:  # while it asks for the version, the SDK wraps what it met
+            cause = error.__cause__
+            if isinstance(cause, docker.errors.APIError):
+                raise _by_status(cause.status_code or 500, str(cause.explanation or cause), self.endpoint) from None
+            raise _unreachable(self.endpoint, error) from None
+        except requests.exceptions.RequestException as error:
             raise _unreachable(self.endpoint, error) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _unreachable(self.endpoint, error) from None
@@ -166,16 +184,10 @@ def _by_status(status: int, message: str, endpoint: str) -> TaoRunError:
         return PermissionRefused(f"{endpoint} does not allow this: {text}")
     if status == 429:
         return RateLimited(f"{endpoint}: {text}")
-    if status >= 500:
-        return _fault(text, endpoint)
-    return {404: NotThere, 409: Conflict}.get(status, BackendRejected)(f"docker: {text}")
-
-
-def _fault(text: str, endpoint: str) -> TaoRunError:
-    for phrase, hint in _REFUSALS.items():
-        if phrase in text:
-            return BackendRejected(f"docker: {text}", hint)
-    return BackendFault(f"{endpoint} has a fault: {text}", "see the daemon's log on its host: journalctl -u docker")
+    hint = next((hint for phrase, hint in _REFUSALS.items() if phrase in text), "")
+    if status >= 500 and not hint:
+        return BackendFault(f"{endpoint} has a fault: {text}", "see the daemon's log on its host: journalctl -u docker")
+    return {404: NotThere, 409: Conflict}.get(status, BackendRejected)(f"docker: {text}", hint)
 
 
 def _no_engine(endpoint: str, text: str) -> ProtocolError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tao_run.errors import BackendFault, BackendRejected, BackendUnreachable, TaoRunError, UsageError
-from tao_run.platforms.docker.client import Conflict, Daemon, NotThere
+from tao_run.platforms.docker.client import Conflict, Daemon, NotThere, Unavailable
 from tao_run.platforms.docker.create import LABEL_GPUS, LABEL_ID, LABEL_NAME, Plan, container_body
 from tao_run.platforms.docker.gpus import Gpu, cdi_gpus, choose, conflicts, local_gpus, requested_devices
 from tao_run.platforms.docker.pull import ensure_image
@@ -31,10 +31,13 @@ def start(
     say: Callable[[str], None],
 ) -> str:
     """Create and start the container of a job; returns its id. Raises as `Platform.launch` does."""
-    plan = _fit_user(daemon, plan)
-    _make_results(daemon, plan)
-    ensure_image(daemon, plan.image, plan.options.pull_policy or "missing", auth, say)
-    remove_unstarted(daemon)
+    try:
+        plan = _fit_user(daemon, plan)
+        _make_results(daemon, plan)
+        ensure_image(daemon, plan.image, plan.options.pull_policy or "missing", auth, say)
+        remove_unstarted(daemon)
+    except BackendUnreachable as error:  # before the create: there is nothing to look for
+        raise Unavailable(error.message, error.hint) from None
     container = _create(daemon, plan)
     try:
         _finish(daemon, container, plan, secrets, payload)

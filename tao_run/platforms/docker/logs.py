@@ -56,6 +56,7 @@ class ContainerLog:
 
     def follow(self, query: LogQuery) -> Iterator[LogLine]:
         """What is there and what comes, until the container has ended and all of its log was handed out."""
+        self._seen = Seen(rotating=self._rotates())
         if query.tail is not None:
             yield from self._begin_at_tail(query)
         ended = False
@@ -114,6 +115,12 @@ class ContainerLog:
             state = self._daemon.api.inspect_container(self._container)["State"]
         return bool(state.get("Running")) or state.get("Status") in ("created", "restarting", "paused")
 
+    def _rotates(self) -> bool:
+        """Whether the engine starts a new file now and then: a choice of its log driver."""
+        with self._daemon.translated():
+            log = self._daemon.api.inspect_container(self._container)["HostConfig"].get("LogConfig") or {}
+        return log.get("Type") == "local" or "max-size" in (log.get("Config") or {})
+
     # -- tail ----------------------------------------------------------------------------------------------
 
     def _begin_at_tail(self, query: LogQuery) -> Iterator[LogLine]:
@@ -126,7 +133,7 @@ class ContainerLog:
         """At least the last `tail` lines. The engine counts pieces, not lines: ask until enough lines are whole."""
         ask = tail + _SLACK
         while True:
-            self._seen, self._lines = Seen(), Assembler()
+            self._seen, self._lines = Seen(rotating=not finish and self._rotates()), Assembler()
             lines, pieces = deque[Line](maxlen=tail + 1), 0
             for piece in self._pieces({"since": _stamp(query), "tail": ask}):
                 pieces += 1

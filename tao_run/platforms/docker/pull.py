@@ -10,12 +10,10 @@ from tao_run.credentials import Credentials
 from tao_run.errors import (
     BackendFault,
     BackendRejected,
-    BackendUnreachable,
     CredentialRefused,
-    RateLimited,
     TaoRunError,
 )
-from tao_run.platforms.docker.client import Daemon, NotThere
+from tao_run.platforms.docker.client import Daemon, NotThere, Unavailable
 from tao_run.platforms.docker.images import ImageReference
 from tao_run.platforms.docker.options import Options
 from tao_run.redact import redact
@@ -44,7 +42,7 @@ def ensure_image(
 ) -> None:
     """Have the image on the engine, by policy missing, always or never. `say` gets a line of progress now and then.
 
-    Raises BackendRejected (no such image), CredentialRefused (login), BackendUnreachable (registry).
+    Raises BackendRejected (no such image), CredentialRefused (login), Unavailable (registry).
     """
     if policy != "always" and has_image(daemon, image):
         return
@@ -110,13 +108,13 @@ def pull_error(message: str, image: ImageReference) -> TaoRunError:
     """What the engine says of a failed pull, with what to do."""
     text, low = " ".join(redact(message).split()), message.lower()
     if "toomanyrequests" in low or "rate limit" in low:
-        return RateLimited(f"the registry limits pulls of {image}: {text}", "log in with `docker login`, or wait")
+        return Unavailable(f"the registry limits pulls of {image}: {text}", "log in with `docker login`, or wait")
     if any(phrase in low for phrase in _REFUSED):
         return CredentialRefused(f"the registry refuses {image}: {text}", _login_hint(image))
     if any(phrase in low for phrase in _ABSENT):
         return BackendRejected(f"there is no image {image}: {text}", "check its name and tag")
     if any(phrase in low for phrase in _UNREACHABLE):
-        return BackendUnreachable(
+        return Unavailable(
             f"the registry of {image} does not answer: {text}",
             "check the registry's name and the network of the daemon's host",
         )

@@ -37,7 +37,7 @@ _WHY = {
 }
 # Exit codes that mean "ended by a signal": 128+n for INT, ABRT, KILL, SEGV, TERM
 _SIGNALS = {130: "SIGINT", 134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
-_LIMIT_CODES = frozenset({124, 137})  # what `timeout -k` ends with
+_LIMIT_CODES = frozenset({124, 137, 143})  # what `timeout -k` ends with (busybox: 143)
 _ENDING_SIGNALS = frozenset({"1", "2", "3", "9", "15"})
 #: exit codes after which somebody's `docker stop` or `docker kill` is worth looking for
 STOP_CODES = frozenset({130, 137, 143})

@@ -15,6 +15,7 @@ _LONGEST_STAMP = 36
 # dockerd cuts lines into pieces of this size; each piece has its own time stamp (daemon/logger/copier.go)
 PIECE = 16 * 1024
 NANOSECONDS = 1_000_000_000
+_Key = tuple[int, int, int]
 _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
@@ -140,12 +141,15 @@ class Seen:
 
     Pieces of stdout and stderr are stored a little out of order, and several may bear one time stamp:
     a single "last position" would lose or repeat some. This keeps all pieces of the last `margin` seconds.
+    With a `rotating` log, dockerd (seen with 20.10) hands out a stretch a second time after each rotation.
     """
 
-    def __init__(self, margin: float = 2.0) -> None:
+    def __init__(self, margin: float = 2.0, rotating: bool = False) -> None:
         self._margin = int(margin * NANOSECONDS)
-        self._recent: deque[tuple[int, int, int]] = deque()
-        self._pending: Counter[tuple[int, int, int]] = Counter()
+        self._rotating = rotating
+        self._recent: deque[_Key] = deque()
+        self._pending: Counter[_Key] = Counter()
+        self._last: dict[int, tuple[int, set[bytes]]] = {}
         self._newest = self._first = 0
         #: whether a stream that was read again has joined up with what was delivered before
         self.joined = True
@@ -153,6 +157,7 @@ class Seen:
     def rewind(self) -> int:
         """The stream is about to be read again: from when on (nanoseconds; 0: from the beginning)."""
         self._pending = Counter(self._recent)
+        self._last.clear()
         self.joined = not self._pending
         return max(self._first, self._newest - self._margin, 0)
 
@@ -168,10 +173,20 @@ class Seen:
             self._pending[key] -= 1
             self.joined = True
             return False
+        if self._rotating and self._is_repeat(piece):
+            return False
         self._remember(key)
         return True
 
-    def _remember(self, key: tuple[int, int, int]) -> None:
+    def _is_repeat(self, piece: Piece) -> bool:
+        """Within one connection the time of a stream runs backwards only where the daemon repeats itself."""
+        at, texts = self._last.get(piece.stream, (0, set()))
+        if piece.at < at or (piece.at == at and piece.data in texts):
+            return True
+        self._last[piece.stream] = (piece.at, {piece.data, *(texts if piece.at == at else ())})
+        return False
+
+    def _remember(self, key: _Key) -> None:
         self._recent.append(key)
         self._newest = max(self._newest, key[0])
         while self._recent[0][0] < self._newest - self._margin:

@@ -25,14 +25,14 @@ _REFUSED = ("permission denied", "too many authentication failures", "no support
 
 
 class Tunnel:
-    """One ssh process per daemon. It ends with `close`, and with this process: its remote side waits for our stdin."""
+    """One ssh process per daemon. It ends with this process: its remote side waits for our stdin."""
 
     def __init__(self, endpoint: str, clock: Clock) -> None:
         self._target = ssh_target(endpoint)
         self._clock = clock
         self._directory = Path(tempfile.mkdtemp(prefix="tao-run-"))
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.close = weakref.finalize(self, _end, self._directory, self._processes)
+        weakref.finalize(self, _end, self._directory, self._processes)
 
     def url(self) -> str:
         """The address to connect to, the tunnel up. Raises BackendUnreachable, CredentialRefused, NotInstalled.
@@ -42,6 +42,10 @@ class Tunnel:
         if not self._processes or self._processes[-1].poll() is not None:
             self._start(self._directory / f"{len(self._processes) + 1}.sock")
         return f"unix://{self._directory / f'{len(self._processes)}.sock'}"
+
+    def stop(self) -> None:
+        """End the ssh process; `url` starts a new one."""
+        _kill(self._processes)
 
     def _start(self, socket: Path) -> None:
         if shutil.which("ssh") is None:
@@ -84,7 +88,11 @@ def _failure(target: SshTarget, text: str) -> BackendUnreachable | CredentialRef
 
 
 def _end(directory: Path, processes: list[subprocess.Popen[bytes]]) -> None:
+    _kill(processes)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         process.kill()
         process.wait()
-    shutil.rmtree(directory, ignore_errors=True)

@@ -119,19 +119,29 @@ def test_any_bytes_in_any_cut(lines: list[bytes], data: st.DataObject) -> None:
 def test_reading_again_neither_loses_nor_repeats(breaks: list[int], seed: int) -> None:
     """A log with equal stamps, equal texts and two streams a little out of order; the stream breaks anywhere."""
     dice = random.Random(seed)
-    log = [
-        Piece(
-            dice.choice([1, 2]),
-            BEGIN + number // 3 * NANOSECONDS // 4 + dice.randrange(-9, 9),
-            dice.choice([b"a\n", b"b\n"]),
-        )
-        for number in range(60)
-    ]
+    log, last = [], {1: 0, 2: 0}
+    for number in range(60):
+        stream = dice.choice([1, 2])
+        last[stream] = max(last[stream], BEGIN + number // 3 * NANOSECONDS // 4 + dice.randrange(-9, 9))
+        log.append(Piece(stream, last[stream], dice.choice([b"a\n", b"b\n"])))
     seen, got = Seen(), []
     for length in [*breaks, 60]:
         since = seen.rewind()
         got += [piece for piece in [one for one in log if one.at >= since][:length] if seen.is_new(piece)]
     assert got == log
+
+
+@pytest.mark.parametrize("step", [1, NANOSECONDS // 10, 3 * NANOSECONDS])
+def test_what_a_daemon_repeats_after_a_rotation_is_not_new(step: int) -> None:
+    log = [Piece(1 + number % 2, BEGIN + number * step, b"same\n") for number in range(40)]
+    seen = Seen(rotating=True)
+    assert [piece for piece in [*log[:30], *log[5:30], *log[10:]] if seen.is_new(piece)] == log
+
+
+def test_a_clock_that_is_set_back_loses_nothing() -> None:
+    log = [Piece(1, BEGIN + at * NANOSECONDS, b"same\n") for at in (1, 2, 90, 91, 10, 11, 12)]
+    seen = Seen()
+    assert [piece for piece in log if seen.is_new(piece)] == log
 
 
 def test_a_rotated_log_is_noticed() -> None:
