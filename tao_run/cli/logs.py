@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,10 @@ def logs(
     replica: Annotated[str | None, typer.Option("--replica", help="Only this replica: rank or name.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="From a time (ISO 8601) or age (10m, 2h) on.")] = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Show when each line was written.")] = False,
+    first_failure: Annotated[
+        bool,
+        typer.Option("--first-failure", help="Only the lines around the first failure."),
+    ] = False,
     grep: Annotated[str | None, typer.Option("--grep", help="Only lines that this regular expression finds.")] = None,
     output: FormatOption = None,
 ) -> None:
@@ -42,10 +47,25 @@ def logs(
     runtime = runtime_of(ctx, output)
     found = runtime.store.resolve(job)
     query = LogQuery(tail, follow, replica, _moment(since, runtime.clock.now()))
-    lines = runtime.platform_of(found).logs(found, query)
+    lines = _first_failure(runtime, found, query) if first_failure else runtime.platform_of(found).logs(found, query)
     if grep is not None:
         lines = _matching(lines, grep)
     print_lines(runtime, found, lines, timestamps)
+
+
+def _first_failure(runtime: Runtime, job: Job, query: LogQuery) -> Iterator[LogLine]:
+    from tao_run.jobs.firstfailure import around_failure, replica_of
+    from tao_run.jobs.retry import analysis_of
+
+    if query.follow or query.tail is not None:
+        raise UsageError("--first-failure shows a part of its own", "leave out --follow and --tail")
+    platform = runtime.platform_of(job)
+    analysis = analysis_of(platform, job, runtime.clock.now())
+    if analysis is None:
+        raise UsageError(f"{job.name} shows no failure", f"`tao-run status {job.id}` says how it is")
+    runtime.output.note(f"{analysis.title}; `tao-run analyze {job.id}` says more")
+    asked = replace(query, replica=query.replica or replica_of(analysis))
+    return around_failure(platform.logs(job, asked), analysis)
 
 
 def _moment(text: str | None, now: datetime) -> datetime | None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tao_run.cli.rows import Submitted, job_row
+from tao_run.cli.outcomes import Submitted
+from tao_run.cli.rows import job_row
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 from tao_run.errors import TaoRunError, UsageError
 from tao_run.jobs.model import JobState
@@ -23,6 +24,7 @@ def retry(
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Ids, prefixes, names or @last.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="What failed in a group, and what it lacks.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also what would fail again, or was canceled.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Start from the furthest checkpoint.")] = False,
     watch: Annotated[bool, typer.Option("--watch/--detach", help="Watch, or print ids and leave.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.001, help="Minutes between looks.")] = 5.0,
     output: FormatOption = None,
@@ -34,9 +36,9 @@ def retry(
     runtime = runtime_of(ctx, output)
     if not jobs and not group:
         raise UsageError("no job given", "name jobs, or --group GROUP")
-    again = [_retry_one(runtime, runtime.store.resolve(name), force) for name in jobs or []]
+    again = [_retry_one(runtime, runtime.store.resolve(name), force, resume) for name in jobs or []]
     if group:
-        again += _retry_group(runtime, group, force)
+        again += _retry_group(runtime, group, force, resume)
     _show(runtime, again)
     if watch:
         from tao_run.cli.watching import watch_jobs
@@ -44,7 +46,7 @@ def retry(
         leave(watch_jobs(runtime, again, interval * 60.0))
 
 
-def _retry_one(runtime: Runtime, job: Job, force: bool) -> Job:
+def _retry_one(runtime: Runtime, job: Job, force: bool, resume: bool) -> Job:
     """One job, named by the user: what cannot be retried is an error."""
     from tao_run.jobs.retry import analysis_of, check_worth, latest_attempt, retry
 
@@ -58,7 +60,7 @@ def _retry_one(runtime: Runtime, job: Job, force: bool) -> Job:
     analysis = None if force else analysis_of(platform, latest, runtime.clock.now())
     if not force:
         check_worth(latest, analysis)
-    return retry(platform, runtime.store, latest, analysis)
+    return retry(platform, runtime.store, latest, analysis, resume)
 
 
 def _seen_now(runtime: Runtime, job: Job) -> Job:
@@ -70,7 +72,7 @@ def _seen_now(runtime: Runtime, job: Job) -> Job:
     return sweep.jobs[0]
 
 
-def _retry_group(runtime: Runtime, group: str, force: bool) -> list[Job]:
+def _retry_group(runtime: Runtime, group: str, force: bool, resume: bool) -> list[Job]:
     """What failed in a group and what was never submitted; the rest is left alone."""
     from tao_run.jobs.retry import latest_attempt
     from tao_run.jobs.splits import missing_members, submit_members
@@ -82,7 +84,7 @@ def _retry_group(runtime: Runtime, group: str, force: bool) -> list[Job]:
     }
     for job in latest.values():
         try:
-            again.append(_retry_one(runtime, job, force))
+            again.append(_retry_one(runtime, job, force, resume))
         except UsageError as error:
             if _worth_saying(runtime, job):
                 runtime.output.note(error.message)

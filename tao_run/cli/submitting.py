@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tao_run.cli.intake import ask_what_is_missing, confirm_image
+from tao_run.cli.outcomes import DryRun, Submitted
 from tao_run.cli.request_data import command_line_data, parse_splits, settings_of
-from tao_run.cli.rows import DryRun, Submitted, job_row
+from tao_run.cli.rows import job_row
 from tao_run.cli.runtime import Runtime, leave
 from tao_run.errors import PreflightFailed, UsageError
 from tao_run.jobs import jobfile
@@ -33,7 +34,7 @@ class Plan:
 def run_submit(runtime: Runtime, given: Mapping[str, Any]) -> None:
     """The command. `given` is what the command line said, by parameter name."""
     runtime.credentials  # noqa: B018 - read first, so that a secret typed as a plain value is recognised
-    plan = _complete(runtime, _read(runtime, given))
+    plan = _resume(runtime, _complete(runtime, _read(runtime, given)))
     platform = runtime.platform(str(plan.request.platform))
     if given["dry_run"] is not None:
         _dry_run(runtime, platform, plan)
@@ -96,6 +97,20 @@ def _complete(runtime: Runtime, plan: Plan) -> Plan:
     if done.request.command is None:
         raise UsageError("nothing says what runs", "give a command after `--`, --model and --action, or a job file")
     return replace(plan, request=done.request)
+
+
+def _resume(runtime: Runtime, plan: Plan) -> Plan:
+    """With --resume: start from the furthest checkpoint of another job."""
+    if plan.request.resume is None:
+        return plan
+    from dataclasses import replace
+
+    from tao_run.jobs.resume import with_resume
+
+    job = runtime.store.resolve(plan.request.resume)
+    request, place = with_resume(plan.request, job, runtime.platform_of(job))
+    runtime.output.note(f"continuing {job.name} from {place}")
+    return replace(plan, request=request)
 
 
 def _say_automl(runtime: Runtime, done: Completion) -> None:

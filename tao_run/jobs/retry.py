@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tao_run.errors import RecordError, TaoRunError, UsageError
 from tao_run.jobs.evidence import evidence_of
 from tao_run.jobs.model import ID_LENGTH, Job, JobState
+from tao_run.jobs.resume import with_resume
 
 if TYPE_CHECKING:
     from tao_run.analysis import FailureAnalysis
@@ -59,8 +60,12 @@ def analysis_of(platform: Platform, job: Job, now: datetime) -> FailureAnalysis 
     return analyze(evidence_of(platform, job, now))
 
 
-def retry(platform: Platform, store: Store, job: Job, analysis: FailureAnalysis | None = None) -> Job:
+def retry(
+    platform: Platform, store: Store, job: Job, analysis: FailureAnalysis | None = None, resume: bool = False
+) -> Job:
     """Submit `job` again, with the same split id and a link to it, away from nodes that were at fault.
+
+    With `resume` it starts from the furthest checkpoint of `job`.
 
     The id of the new job follows from the old one's: two processes that retry at the same time make one job,
     and the slower gets the faster one's. Raises what `submit` raises.
@@ -68,6 +73,9 @@ def retry(platform: Platform, store: Store, job: Job, analysis: FailureAnalysis 
     from tao_run.platforms.lifecycle import build_job, submit
 
     request = job.request
+    if resume:
+        request, place = with_resume(request, job, platform)
+        platform.note(f"continuing from {place}")
     nodes = analysis.avoid_nodes if analysis else ()
     if nodes:
         request = platform.avoid_nodes(request, nodes)

@@ -4,77 +4,19 @@ from __future__ import annotations
 
 import json
 
-from tao_run.cli.output import Output
-from tao_run.cli.output.plain import plain
-from tao_run.cli.output.views import table, view
-from tao_run.cli.rows import (
+from tao_run.cli.outcomes import (
     CancelList,
+    CheckpointList,
     DryRun,
     InitReport,
-    JobRow,
     ReplicaList,
     ReplicaRow,
     ResourceList,
     ResultList,
-    StatusList,
 )
-from tao_run.jobs.durations import short_duration
-
-
-@view(StatusList)
-def status_list(result: StatusList, output: Output) -> None:
-    """A table of jobs, or one job in full."""
-    if not result.jobs:
-        output.note("no jobs are recorded here; `tao-run submit` starts one")
-    elif len(result.jobs) == 1:
-        _one_job(result.jobs[0], output)
-    else:
-        columns = ("ID", "NAME", "PLATFORM", "STATE", "REASON", "READY", "AGE", "RESULTS")
-        table(output, columns, [_status_cells(row) for row in result.jobs], keep=("ID", "STATE"))
-    for note in result.notes:
-        output.note(note)
-
-
-def state_cell(row: JobRow) -> str:
-    """The state, and if the backend did not answer, how old it is."""
-    if row.reachable:
-        return row.state
-    age = "never seen" if row.seen_seconds is None else f"{short_duration(row.seen_seconds)} ago"
-    return f"{row.state} (stale, {age})"
-
-
-def ready_cell(row: JobRow) -> str:
-    """Ready of total replicas."""
-    return "" if row.ready is None or row.total is None else f"{row.ready}/{row.total}"
-
-
-def _status_cells(row: JobRow) -> tuple[str, ...]:
-    age = short_duration(row.age_seconds)
-    return (row.id, row.name, row.platform, state_cell(row), row.reason, ready_cell(row), age, row.results_dir)
-
-
-def _one_job(row: JobRow, output: Output) -> None:
-    exit_code = "" if row.exit_code is None else str(row.exit_code)
-    pairs = [
-        ("job", row.id),
-        ("name", row.name),
-        ("platform", f"{row.platform} ({row.account})"),
-        ("state", state_cell(row)),
-        ("reason", row.reason),
-        ("message", row.message),
-        ("native state", row.native_state),
-        ("exit code", exit_code),
-        ("replicas ready", ready_cell(row)),
-        ("age", short_duration(row.age_seconds)),
-        ("backend id", row.backend_id or ""),
-        ("group", row.group or ""),
-        ("split", row.split_id or ""),
-        ("retry of", row.retry_of or ""),
-        ("results", row.results_dir),
-    ]
-    for label, value in pairs:
-        if value:
-            output.line(f"{label + ':':<16}{plain(value)}")
+from tao_run.cli.output import Output
+from tao_run.cli.output.plain import plain
+from tao_run.cli.output.views import table, view
 
 
 @view(ReplicaList)
@@ -155,3 +97,18 @@ def result_list(result: ResultList, output: Output) -> None:
     for entry in result.files or ():
         size = "" if entry.size is None else str(entry.size)
         output.line(f"{size:>14}  {plain(entry.path)}")
+
+
+@view(CheckpointList)
+def checkpoint_list(result: CheckpointList, output: Output) -> None:
+    """A table of checkpoints, the furthest last."""
+    if not result.checkpoints:
+        output.note(f"no checkpoints in {result.results_dir}")
+        return
+    rows = []
+    for item in result.checkpoints:
+        numbers = ("" if number is None else str(number) for number in (item.epoch, item.step, item.size))
+        metric = "" if item.value is None else f"{item.metric}={item.value:g}"
+        epoch, step, size = numbers
+        rows.append((epoch, step, metric, size, item.path))
+    table(output, ("EPOCH", "STEP", "METRIC", "BYTES", "CHECKPOINT"), rows, keep=("CHECKPOINT",))
