@@ -23,7 +23,7 @@ CANARY = "canary-9f3b-value"
 
 def tao_run(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    values = {"TAO_ENV_FILE": "/dev/null", **(environ or {})}
+    values = dict(environ or {})
     code = run(list(arguments), Runtime(Output(out, err, values), values))
     return code, out.getvalue(), err.getvalue()
 
@@ -173,7 +173,7 @@ def test_the_environments_skill_bank_is_used_and_said() -> None:
 
 def script(name: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "scripts" / name), *arguments]
-    environ = {"PATH": "/usr/bin:/bin", "TAO_ENV_FILE": "/dev/null"}
+    environ = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environ)
 
 
