@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tao_run.cli.arguments import GroupOption, JobsArgument
-from tao_run.cli.rows import CancelList, CancelOutcome, job_row
+from tao_run.cli.outcomes import CancelList, CancelOutcome
+from tao_run.cli.rows import job_row
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 from tao_run.errors import TaoRunError, UsageError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from tao_run.cli.arguments import PlatformOption
-from tao_run.cli.rows import InitReport
+from tao_run.cli.outcomes import InitReport
 from tao_run.cli.runtime import FormatOption, Runtime, runtime_of
 from tao_run.credentials import Credentials, env_file
 from tao_run.errors import UsageError

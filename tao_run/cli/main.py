@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated, Any
@@ -151,6 +152,7 @@ def _closed_pipe() -> int:
 
 def main() -> None:
     """The console script."""
+    gc.set_threshold(50_000, 20, 20)  # starting makes many objects and drops few: collect less often
     runtime = Runtime.from_process()
     code = run(sys.argv[1:], runtime)
     try:

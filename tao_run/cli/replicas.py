@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tao_run.cli.arguments import JobArgument
-from tao_run.cli.rows import ReplicaList, ReplicaRow
+from tao_run.cli.outcomes import ReplicaList, ReplicaRow
 from tao_run.cli.runtime import FormatOption, runtime_of
 from tao_run.jobs.readiness import meaning_of
 

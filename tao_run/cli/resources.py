@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tao_run.cli.arguments import PlatformOption
-from tao_run.cli.rows import ResourceList
+from tao_run.cli.outcomes import ResourceList
 from tao_run.cli.runtime import FormatOption, runtime_of
 from tao_run.errors import UsageError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -65,6 +64,8 @@ def _observe_all(
 
     if len(groups) <= 1:
         return [one(jobs) for jobs in groups]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(len(groups), _MOST_AT_ONCE)) as pool:
         return list(pool.map(one, groups))
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 # module of the result type -> module of its views
 _VIEWS = {
-    "tao_run.cli.rows": "tao_run.cli.output.jobs",
+    "tao_run.cli.rows": "tao_run.cli.output.status",
+    "tao_run.cli.outcomes": "tao_run.cli.output.jobs",
     "tao_run.cli.instances": "tao_run.cli.output.instances",
     "tao_run.catalog": "tao_run.cli.output.catalog",
     "tao_run.preflight": "tao_run.cli.output.preflight",
@@ -44,13 +45,18 @@ def text_view(result: Any, output: Output) -> None:
 
 def table(output: Output, columns: Sequence[str], rows: Iterable[Sequence[str]], keep: Sequence[str] = ()) -> None:
     """Draw a table. Columns named in `keep` are never cut; text from outside appears as it is."""
-    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=SIMPLE_HEAD if output.interactive else None, pad_edge=False, header_style="bold")
+    drawn = Table(box=_line_under_the_head() if output.interactive else None, pad_edge=False, header_style="bold")
     for column in columns:
         drawn.add_column(column, no_wrap=column in keep, overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(plain(cell).replace("\n", " ")) for cell in row))
     output.console().print(drawn)
+
+
+def _line_under_the_head() -> Any:
+    from rich.box import SIMPLE_HEAD
+
+    return SIMPLE_HEAD

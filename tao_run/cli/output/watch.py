@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tao_run.cli.output import Output
-from tao_run.cli.output.jobs import ready_cell, state_cell
 from tao_run.cli.output.plain import plain
+from tao_run.cli.output.status import ready_cell, state_cell
 from tao_run.cli.watchrows import WatchRow, WatchSummary, summary
 from tao_run.clock import Clock
 from tao_run.jobs.durations import short_duration
