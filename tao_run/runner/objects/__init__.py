@@ -1,0 +1,1 @@
+"""Object stores: one small interface, and the clients that speak S3."""

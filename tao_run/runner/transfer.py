@@ -1,0 +1,200 @@
+"""Moves files between an object store and disk: parallel, in parts, retried, size-checked, renamed when whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial
+from typing import Any, Callable, Iterator, List, NamedTuple, Sequence
+
+from . import log
+from .errors import RunnerError, Transient
+from .objects.base import MIB, PART, ObjectStore
+from .parallel import Budget, retrying, run_all
+from .stop import Stop
+
+WORKERS = 32
+_MEMORY = 96 * MIB
+_SEND_MEMORY = 6 * PART  # what a client holds while it sends one large file in parts
+
+
+class Fetch(NamedTuple):
+    """One object to download to `path`."""
+
+    bucket: str
+    key: str
+    path: str
+    size: int
+    etag: str
+
+
+class Send(NamedTuple):
+    """One file to upload. `size` and `mtime` (ns) are what it had when it was found."""
+
+    path: str
+    bucket: str
+    key: str
+    size: int
+    mtime: int
+
+
+class Transfers:
+    """Downloads and uploads through one store.
+
+    `fetched` and `sent` count what really moved: files and bytes.
+    """
+
+    def __init__(self, store: ObjectStore, stop: Stop, workers: int = WORKERS) -> None:
+        self.store, self.stop, self.workers = store, stop, workers
+        self._budget = Budget(_MEMORY)
+
+    # -- down ------------------------------------------------------------------------------------------
+
+    def fetch(self, items: Sequence[Fetch], title: str, scratch: str, done: Callable[[Fetch, str], None]) -> None:
+        """Download all items. `scratch` is a directory on the file system of their paths.
+
+        `done` is told each finished item and its ETag, from many threads. A path comes into being only by
+        the rename of a complete file. Raises StoreError, RunnerError (disk), Stopped.
+        """
+        progress = log.Progress(title, len(items), sum(item.size for item in items))
+        for folder in sorted({os.path.dirname(item.path) for item in items}):
+            _make_folder(folder)
+        tasks = self._fetch_tasks(items, scratch, progress, done)
+        run_all(tasks, min(self.workers, max(8, len(items))), self.stop, progress.tick)
+        log.say(progress.summary())
+
+    def _fetch_tasks(
+        self, items: Sequence[Fetch], scratch: str, progress: log.Progress, done: Callable[[Fetch, str], None]
+    ) -> Iterator[Callable[[], None]]:
+        for number, item in enumerate(items):
+            temporary = os.path.join(scratch, str(number))
+            if item.size <= PART:
+                yield partial(self._fetch_whole, item, temporary, progress, done)
+            else:
+                yield from _Parts(self, item, temporary, progress, done).tasks()
+
+    def _fetch_whole(
+        self, item: Fetch, temporary: str, progress: log.Progress, done: Callable[[Fetch, str], None]
+    ) -> None:
+        with self._budget.hold(item.size):
+            data, etag = self.read(item, 0, item.size) if item.size else (b"", item.etag)
+            with _Disk(item.path):
+                with open(temporary, "wb", buffering=0) as file:
+                    _write_all(file.fileno(), data, 0)
+                os.rename(temporary, item.path)
+        done(item, etag or item.etag)
+        progress.add(1, item.size)
+
+    def read(self, item: Fetch, start: int, length: int, etag: str = "") -> Any:
+        """A part of an object and its ETag, retried. Raises Transient if the answer is short."""
+
+        def attempt() -> Any:
+            data, found = self.store.read(item.bucket, item.key, start, length, etag)
+            if len(data) != length:
+                raise Transient(f"s3://{item.bucket}/{item.key}: {len(data)} bytes came where {length} were expected")
+            return data, found
+
+        return retrying(attempt, self.stop)
+
+    # -- up --------------------------------------------------------------------------------------------
+
+    def send(self, items: Sequence[Send], title: str, done: Callable[[Send], None]) -> None:
+        """Upload all items; a file that has gone meanwhile is left out. Raises StoreError, Stopped."""
+        progress = log.Progress(title, len(items), sum(item.size for item in items))
+        tasks = (partial(self._send, item, progress, done) for item in items)
+        run_all(tasks, min(self.workers, max(1, len(items))), self.stop, progress.tick)
+        log.say(progress.summary())
+
+    def _send(self, item: Send, progress: log.Progress, done: Callable[[Send], None]) -> None:
+        try:
+            if item.size <= PART:
+                with self._budget.hold(item.size):
+                    with open(item.path, "rb", buffering=0) as file:
+                        data = _read_all(file.fileno(), item.size)
+                    retrying(partial(self.store.write, item.bucket, item.key, data), self.stop)
+            else:
+                with self._budget.hold(_SEND_MEMORY):
+                    send = partial(self.store.write_file, item.bucket, item.key, item.path, item.size)
+                    retrying(send, self.stop)
+        except FileNotFoundError:
+            return
+        done(item)
+        progress.add(1, item.size)
+
+
+class _Parts:
+    """One large object that is fetched in parts, each written where it belongs."""
+
+    def __init__(
+        self,
+        transfers: Transfers,
+        item: Fetch,
+        temporary: str,
+        progress: log.Progress,
+        done: Callable[[Fetch, str], None],
+    ) -> None:
+        self.transfers, self.item, self.temporary = transfers, item, temporary
+        self.progress, self.done = progress, done
+        self.left = -(-item.size // PART)
+        self.lock = threading.Lock()
+        self.file = -1
+
+    def tasks(self) -> Iterator[Callable[[], None]]:
+        """One task per part."""
+        with _Disk(self.item.path):
+            self.file = os.open(self.temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        for start in range(0, self.item.size, PART):
+            yield partial(self._part, start, min(PART, self.item.size - start))
+
+    def _part(self, start: int, length: int) -> None:
+        with self.transfers._budget.hold(length):
+            data, _ = self.transfers.read(self.item, start, length, self.item.etag)
+            with _Disk(self.item.path):
+                _write_all(self.file, data, start)
+        self.progress.add(0, length)
+        with self.lock:
+            self.left -= 1
+            last = self.left == 0
+        if last:
+            with _Disk(self.item.path):
+                os.close(self.file)
+                os.rename(self.temporary, self.item.path)
+            self.done(self.item, self.item.etag)
+            self.progress.add(1, 0)
+
+
+class _Disk:
+    """Turns an OSError of this block into one line that names the file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise RunnerError(f"cannot write {self.path}: {reason}", "check space and rights") from None
+
+
+def _make_folder(folder: str) -> None:
+    with _Disk(folder):
+        os.makedirs(folder, exist_ok=True)
+
+
+def _write_all(file: int, data: Any, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _read_all(file: int, size: int) -> bytes:
+    """What the file holds now: `size` is only a hint, it may have grown."""
+    pieces: List[bytes] = []
+    while True:
+        piece = os.read(file, max(size, MIB))
+        if not piece:
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.append(piece)
