@@ -122,7 +122,8 @@ def _start_failure(finding: Finding) -> JobStatus:
         text = "its container was removed from the instance by somebody else"
         return JobStatus(JobState.ERROR, "ContainerRemoved", text, finding.kind)
     reason = START_FAILURES.get(finding.code or 0, "StartFailed")
-    return JobStatus(JobState.ERROR, reason, finding.text[-500:], finding.kind, finding.code)
+    native = f"start.sh exit {finding.code}"  # no exit code of the job: its command never ran
+    return JobStatus(JobState.ERROR, reason, finding.text[-500:], native)
 
 
 def _container_status(container: Mapping[str, Any], mark: str) -> JobStatus:
@@ -143,7 +144,7 @@ def _ended(container: Mapping[str, Any], mark: str, native: str, code: int, said
     if mark == "canceled":
         return JobStatus(JobState.CANCELED, "Canceled", "", native, code)
     if mark == "timedout":
-        return JobStatus(JobState.ERROR, "TimeLimit", "the job ran longer than its max_time", native, code)
+        return JobStatus(JobState.ERROR, "DeadlineExceeded", "the job ran longer than its max_time", native, code)
     if container.get("OOMKilled"):
         return JobStatus(JobState.ERROR, "OOMKilled", "the container ran out of memory", native, code)
     if code:

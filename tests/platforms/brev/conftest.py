@@ -54,12 +54,12 @@ class Desk:
         """A fresh adapter, as the next process has it."""
         return BrevSDK(Credentials(self.values), self.store, self.clock, self.notes.append)
 
-    def build(self, command: str = "echo hello", **more: Any) -> Job:
+    def build(self, command: str | list[str] = "echo hello", **more: Any) -> Job:
         options = {"gpu_type": "L40S", **more.pop("options", {})}
         data = {"platform": "brev", "image": "mini:1", "gpus": 1, "command": command, **more}
         return build_job(self.sdk, parse_request({**data, "options": {"brev": options}}))
 
-    def submit(self, command: str = "echo hello", **more: Any) -> Job:
+    def submit(self, command: str | list[str] = "echo hello", **more: Any) -> Job:
         return submit(self.sdk, self.store, self.build(command, **more))
 
     def look(self, job: Job) -> Job:

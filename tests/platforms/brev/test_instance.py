@@ -81,7 +81,7 @@ def test_an_image_that_does_not_exist_is_the_reason(box: Desk) -> None:
 def test_a_registry_that_refuses_the_key_is_the_reason(box: Desk) -> None:
     (box.cloud.instance("box") / "docker" / "registry_password").write_text("another")
     seen = box.wait(box.submit(options=ON_BOX, image="nvcr.io/private:1")).status
-    assert (seen.reason, seen.exit_code) == ("RegistryLoginFailed", 92)
+    assert (seen.reason, seen.exit_code) == ("RegistryLoginFailed", None)
     assert "unauthorized" in seen.message and "canary" not in seen.message
 
 

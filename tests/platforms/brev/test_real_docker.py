@@ -62,7 +62,7 @@ def test_cancel_and_time_limit(real: Desk) -> None:
     assert cancel(real.sdk, real.store, real.store.get(job.id)).status.state is JobState.CANCELED
     assert real.texts(job) == ["up", "asked"]
     limited = real.submit("exec sleep 300", options=ON_BOX, gpus=0, max_time=1)
-    assert real.wait(limited).status.reason == "TimeLimit"
+    assert real.wait(limited).status.reason == "DeadlineExceeded"
 
 
 def test_gpus_are_given_by_their_ids(real: Desk) -> None:

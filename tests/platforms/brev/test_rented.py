@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -236,7 +237,7 @@ def test_dry_run_shows_everything_and_creates_nothing(desk: Desk) -> None:
         ({"options": {"instance": "box"}}, "instance names an existing one"),
     ],
 )
-def test_what_cannot_run_is_refused_with_the_reason(desk: Desk, more: dict[str, object], words: str) -> None:
+def test_what_cannot_run_is_refused_with_the_reason(desk: Desk, more: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         desk.submit(**more)
     assert desk.cloud.calls() == [] and desk.store.recent() == []

@@ -54,7 +54,7 @@ def test_a_container_status_nobody_knows_is_no_failure() -> None:
         (container("exited", ExitCode=3), JobState.ERROR, "ExitCode"),
         (container("exited", ExitCode=137, OOMKilled=True), JobState.ERROR, "OOMKilled"),
         (container("exited", "canceled", ExitCode=143), JobState.CANCELED, "Canceled"),
-        (container("exited", "timedout", ExitCode=143), JobState.ERROR, "TimeLimit"),
+        (container("exited", "timedout", ExitCode=143), JobState.ERROR, "DeadlineExceeded"),
         (container("created", ExitCode=127, Error="no such file"), JobState.ERROR, "StartFailed"),
         (container("created", "canceled"), JobState.CANCELED, "Canceled"),
         (Finding("failed", text="manifest unknown", code=93), JobState.ERROR, "ImagePullFailed"),
