@@ -8,7 +8,11 @@ import typer
 
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Check or list s3:// URIs and paths.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Check or list s3:// URIs and paths.\n\nExample: tao-run paths check s3://my-bucket/coco/train",
+)
 
 Paths = Annotated[list[str], typer.Argument(metavar="URI...", help="s3://bucket/path, or an absolute path.")]
 PlatformOption = Annotated[

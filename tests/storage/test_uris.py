@@ -39,7 +39,9 @@ def test_paths(text: str, path: str) -> None:
     assert found.path == path
 
 
-@pytest.mark.parametrize("text", ["hf_model://nvidia/model", "hf_dataset://nvidia/data", "ngc://nvidia/tao/m:1", "https://example.com/x"])
+@pytest.mark.parametrize(
+    "text", ["hf_model://nvidia/model", "hf_dataset://nvidia/data", "ngc://nvidia/tao/m:1", "https://example.com/x"]
+)
 def test_what_the_job_fetches_by_itself(text: str) -> None:
     found = parse_location(text)
     assert not found.is_s3

@@ -234,6 +234,17 @@ class KubernetesSDK(Platform):
             return [Check("kubernetes-access", "failed", error.message, error.hint)]
         return access.checks(api, request, options, needs_secret=bool(request and request.secrets))
 
+    def prove_path(self, path: str, request: JobRequest | None = None) -> Check | None:
+        """Paths are proved by the claims and node directories that the job mounts; those are checked by name."""
+        if request is None:
+            return None
+        from tao_run.storage.mounts import proof_by_mounts
+
+        options = self._options(request)
+        mounts = {mount.path: f"claim {mount.source}" for mount in options.pvc}
+        mounts |= {mount.path: f"{mount.source} of the node" for mount in options.host_path}
+        return proof_by_mounts(path, mounts, "mount a claim there (-o pvc=CLAIM:/PATH), or use s3://")
+
     def resources(self, account: str | None = None) -> list[ResourceTable]:
         options = Options.parse({})
         api = self._api(account) if account else self._connect(self._choose(options))

@@ -208,6 +208,18 @@ class LeptonSDK(Platform):
 
         return Checks(self, request).run()
 
+    def prove_path(self, path: str, request: JobRequest | None = None) -> Check | None:
+        """Paths are proved by the volume that the job mounts and by its storage permissions."""
+        if request is None:
+            return None
+        from tao_run.storage.mounts import proof_by_mounts
+
+        place = self.place(request, self.account(request))
+        mounts = {mount.mount_path: f"{mount.source}:{mount.path}" for mount in self._options(request).mounts}
+        if place.mount is not None:
+            mounts[str(place.mount["mount_path"])] = f"{place.mount['from']}:{place.mount['path']}"
+        return proof_by_mounts(path, mounts, "`tao-run resources` shows volumes and your paths; or use s3://")
+
     def resources(self, account: str | None = None) -> list[ResourceTable]:
         from tao_run.platforms.lepton.resources import tables
 

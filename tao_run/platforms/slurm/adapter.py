@@ -127,6 +127,11 @@ class SlurmSDK(Platform):
         local = self._on_cluster(remote_path)
         return super().check_path(remote_path) if local is None else check_path(*local)
 
+    def prove_path(self, path: str, request: JobRequest | None = None) -> Check | None:
+        if self.check_path(path):
+            return Check("path", "ok", f"{path} exists on the cluster")
+        return Check("path", "failed", f"{path} does not exist on the cluster", "check the path on a login host")
+
     def list_path(self, remote_path: str) -> list[str]:
         """What is under a path of the cluster, or an s3:// URI."""
         from tao_run.platforms.slurm.paths import list_path
