@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tao_run.platforms.lepton.preparing import Place
     from tao_run.platforms.lepton.workspace import Workspace
 
-_VERIFY_SECONDS = 20.0
 _VERIFY_STEP = 1.0
 _USER_VARIABLE = "LEPTON_STORAGE_USER"
 
@@ -42,6 +41,8 @@ class LeptonSDK(Platform):
     name = "lepton"
     name_limit = 36
     required_credentials = ("LEPTON_WORKSPACE_ID", "LEPTON_AUTH_TOKEN")
+    #: how long `cancel` waits until a job is seen to have stopped
+    verify_seconds = 20.0
 
     # -- before launch -------------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class LeptonSDK(Platform):
 
     def _ended(self, job: Job) -> JobStatus:
         """The status once the stop has taken effect, or what it is when the time to wait for that is over."""
-        deadline = self.clock.monotonic() + _VERIFY_SECONDS
+        deadline = self.clock.monotonic() + self.verify_seconds
         while True:
             status = self._status(job)
             if status.state.terminal or self.clock.monotonic() >= deadline:

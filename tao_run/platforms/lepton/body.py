@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tao_run.errors import UsageError
 from tao_run.jobs.model import Job
-from tao_run.platforms.lepton.discovery import NodeGroup, Volume
-from tao_run.platforms.lepton.options import MountOption, Options
+from tao_run.platforms.lepton.discovery import NodeGroup, Volume, choose_volume
+from tao_run.platforms.lepton.labels import GROUP_LABEL, LABEL, SPLIT_LABEL
 
-LABEL = "tao-run"
-GROUP_LABEL = "tao-run-group"
-SPLIT_LABEL = "tao-run-split"
+if TYPE_CHECKING:
+    from tao_run.platforms.lepton.options import MountOption, Options
+
 _RESERVED_ENV = "LEPTON_"
 _NGC_HOST = re.compile(r"^([a-z0-9-]+\.)*nvcr\.io/")
 
@@ -116,8 +116,6 @@ def volume_mount(volume: Volume, path: str, mount_path: str = "", read_only: boo
 
 def extra_mount(option: MountOption, group: NodeGroup) -> dict[str, Any]:
     """A mount of the `mounts` option; its volume is named as the group does, or in Lepton's own form `node-...`."""
-    from tao_run.platforms.lepton.discovery import choose_volume
-
     if option.source.startswith("node-"):
         mount = {"path": option.path, "from": option.source, "mount_path": option.mount_path}
         return {**mount, **({"mount_options": {"read_only": True}} if option.read_only else {})}

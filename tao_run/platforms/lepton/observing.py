@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tao_run.errors import BackendUnreachable, PermissionRefused
+from tao_run.errors import BackendRejected, BackendUnreachable, PermissionRefused
 from tao_run.jobs.model import Job, JobState, JobStatus, Replica
 from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, LeptonApi, job_path
-from tao_run.platforms.lepton.body import GROUP_LABEL, LABEL
-from tao_run.platforms.lepton.ends import End, Marks, explain
 from tao_run.platforms.lepton.faults import NotFound
-from tao_run.platforms.lepton.logs import JobLog
+from tao_run.platforms.lepton.labels import GROUP_LABEL, LABEL
 from tao_run.platforms.lepton.states import read_status
 from tao_run.platforms.lepton.workers import first_issue, read_replicas
+
+if TYPE_CHECKING:
+    from tao_run.platforms.lepton.ends import End
 
 Document = dict[str, Any]
 _PAGE = 500
@@ -73,6 +74,9 @@ class Observer:
 
     def ends(self, job: Job, document: Document) -> list[End]:
         """How the workers of the current attempt ended, as far as the log tells."""
+        from tao_run.platforms.lepton.ends import Marks
+        from tao_run.platforms.lepton.logs import JobLog
+
         marks = Marks(job.id)
         log = JobLog(self._api, document, job.created_at, marks)
         return marks.read(self._api, str(job.backend_id), log.start(), log.now())
@@ -135,13 +139,17 @@ class Observer:
     ) -> dict[str, JobStatus]:
         """With exit codes of the jobs that failed; that they failed is known also if the log cannot be read."""
         failed = [job for job in jobs if statuses[job.id].state is JobState.ERROR and job.backend_id in found]
-        for job in failed[:_MOST_EXPLAINED]:
-            try:
-                ends = self.ends(job, found[str(job.backend_id)])
-            except BackendUnreachable:
-                break
-            statuses[job.id] = explain(statuses[job.id], ends)
+        try:
+            for job in failed[:_MOST_EXPLAINED]:
+                statuses[job.id] = self._explain(job, statuses[job.id], found[str(job.backend_id)])
+        except (BackendUnreachable, BackendRejected, PermissionRefused):
+            return statuses
         return statuses
+
+    def _explain(self, job: Job, status: JobStatus, document: Document) -> JobStatus:
+        from tao_run.platforms.lepton.ends import explain
+
+        return explain(status, self.ends(job, document))
 
     def _require_workspace(self) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 _PRIORITY = re.compile(r"(low-[1-3]000|mid-[4-6]000|high-[7-9]000)")
 _PRIORITY_WORDS = {"l": "low-1000", "low": "low-1000", "m": "mid-4000", "mid": "mid-4000", "medium": "mid-4000"}
@@ -16,9 +16,9 @@ _PRIORITY_WORDS |= {str(n): f"{('low', 'mid', 'high')[(n - 1) // 3]}-{n}000" for
 class MountOption(BaseModel):
     """One more mount: a path of a volume of the node group, and where it is seen in the container."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
-    source: str = Field(alias="from")
+    source: str = Field(validation_alias=AliasChoices("from", "from_"))
     path: str = "/"
     mount_path: str
     read_only: bool = False

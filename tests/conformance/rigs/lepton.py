@@ -51,7 +51,7 @@ class LeptonRig(Rig):
         return sum(job.metadata["name"] == name for job in self.fake.workspace.jobs.values())
 
     def seen_text(self) -> str:
-        """All that the service was sent but the secrets' own bodies, what it shows of jobs and secrets, and all argv."""
+        """All that the service was sent but the secrets' own bodies, what it shows, and all argv."""
         asked = [request for request in self.fake.requests if not request.path.endswith(_HOLD_SECRETS)]
         sent = "\n".join(f"{request.path} {request.query} {request.body}" for request in asked)
         workspace = self.fake.workspace

@@ -24,7 +24,11 @@ def test_the_public_gateway_is_the_default_and_is_not_recorded() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "url"),
     [
-        ("LEPTON_WORKSPACE_URL", "http://127.0.0.1:1/api/v2/workspaces/ws1/", "http://127.0.0.1:1/api/v2/workspaces/ws1"),
+        (
+            "LEPTON_WORKSPACE_URL",
+            "http://127.0.0.1:1/api/v2/workspaces/ws1/",
+            "http://127.0.0.1:1/api/v2/workspaces/ws1",
+        ),
         ("LEPTON_API_BASE_URL", "http://127.0.0.1:1/", "http://127.0.0.1:1/api/v2/workspaces/ws1"),
         ("LEPTON_WORKSPACE_URL", "http://127.0.0.1:1", "http://127.0.0.1:1/api/v2/workspaces/ws1"),
     ],

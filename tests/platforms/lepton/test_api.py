@@ -93,9 +93,7 @@ def test_a_null_list_is_empty_and_odd_items_are_left_out(lepton: FakeLepton, api
     assert api.rows("/jobs", "jobs") == [{"a": 1}]
 
 
-def test_reads_are_repeated_after_passing_faults(
-    lepton: FakeLepton, api: LeptonApi, clock: HurriedClock
-) -> None:
+def test_reads_are_repeated_after_passing_faults(lepton: FakeLepton, api: LeptonApi, clock: HurriedClock) -> None:
     lepton.faults.add(error(503, times=2))
     assert api.rows("/jobs", "jobs") == []
     assert len(lepton.requests) == 3

@@ -87,9 +87,7 @@ def test_a_connection_that_ends_early_is_taken_up_again(
     assert len(lepton.asked(path="/log")) > 2
 
 
-def test_a_replay_that_is_not_whole_leads_to_the_log_service(
-    lepton: FakeLepton, api: LeptonApi, job: FakeJob
-) -> None:
+def test_a_replay_that_is_not_whole_leads_to_the_log_service(lepton: FakeLepton, api: LeptonApi, job: FakeJob) -> None:
     for _ in range(9):
         lepton.faults.add_stream(StreamPlan(only_last=5, abort_after=200))
     write(job, 150)
