@@ -41,7 +41,7 @@ def run_submit(runtime: Runtime, given: Mapping[str, Any]) -> None:
         return
     confirm_image(runtime, plan.request, assume_yes=given["yes"])
     if not given["no_preflight"]:
-        _preflight(runtime, platform, plan.request)
+        _preflight(runtime, platform, plan)
     jobs = _submit(runtime, platform, plan)
     _afterwards(runtime, jobs, plan)
 
@@ -135,18 +135,20 @@ def _dry_run(runtime: Runtime, platform: Platform, plan: Plan) -> None:
     runtime.output.emit(DryRun(platform.name, launch.native, dict(launch.secrets)))
 
 
-def _preflight(runtime: Runtime, platform: Platform, request: JobRequest) -> None:
+def _preflight(runtime: Runtime, platform: Platform, plan: Plan) -> None:
+    from tao_run.catalog import load
+    from tao_run.cli.output.preflight import check_lines
     from tao_run.preflight import run
 
-    report = run(request, platform, runtime.credentials)
-    failed = [check for check in report.checks if check.status == "failed"]
-    for check in failed:
-        runtime.output.note(f"failed: {check.id}: {check.detail}")
-        if check.fix:
-            runtime.output.note(f"  do: {check.fix}")
-    if failed:
+    catalog = load(plan.given["skill_bank"], runtime.environ)
+    report = run(plan.request, platform, runtime.credentials, catalog=catalog)
+    for check in (*report.warnings, *report.failed):
+        if check.id != "credentials.file":  # said when the file was read
+            for line in check_lines(check):
+                runtime.output.note(line)
+    if not report.passed:
         raise PreflightFailed(
-            f"{len(failed)} of {len(report.checks)} launch checks failed; nothing was submitted",
+            f"{len(report.failed)} of {len(report.checks)} launch checks failed; nothing was submitted",
             "repair what they name, or submit with --no-preflight",
         )
 
