@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Hook = Callable[[Job], None]
 # names the field already uses -> ours
 _REQUEST_ALIASES = {"num_nodes": "nodes", "specs": "spec", "env_vars": "env", "gpu_count": "gpus"}
-_OPTION_ALIASES = {"dedicated_node_group": "node_group"}
+_OPTION_ALIASES = {"dedicated_node_group": "node_group", "instance_id": "instance"}
 
 
 class SDKMethods:

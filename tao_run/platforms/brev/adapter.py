@@ -61,7 +61,8 @@ class BrevSDK(Platform):
 
         options = options_of(job.request)
         check_request(job.request, options)
-        entry = entry_for(job, results_root=job.results_dir.rpartition("/")[0])
+        root = job.results_dir.rpartition("/")[0]
+        entry = entry_for(job, results_root=root, credentials=self.credentials)
         plan = make_plan(
             job, options, entry.script, entry.env, tuple(entry.secrets), entry.payload is not None,
             self.fleet.types, self.credentials.has("NGC_KEY"),

@@ -67,6 +67,12 @@ def test_files_on_the_way_are_for_the_user_only(box: Desk, tmp_path: Path) -> No
     assert box.wait(job).status.state is JobState.COMPLETE
 
 
+def test_a_command_of_any_length_arrives(box: Desk) -> None:
+    job = box.submit(["printf", "%s\n", "x" * 200_000, "end"], options=ON_BOX)
+    assert box.wait(job).status.state is JobState.COMPLETE
+    assert [len(text) for text in box.texts(job)] == [200_000, 3]
+
+
 def test_an_image_that_does_not_exist_is_the_reason(box: Desk) -> None:
     job = box.submit(options=ON_BOX, image="missing:1")
     seen = box.wait(job).status

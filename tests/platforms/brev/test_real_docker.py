@@ -56,6 +56,12 @@ def test_long_lines_and_order(real: Desk) -> None:
     assert real.texts(job, follow=True) == texts
 
 
+def test_a_command_of_any_length_arrives(real: Desk) -> None:
+    job = real.submit("# " + "x" * 200_000 + "\necho end", options=ON_BOX, gpus=0)
+    assert real.wait(job).status.state is JobState.COMPLETE
+    assert real.texts(job) == ["end"]
+
+
 def test_cancel_and_time_limit(real: Desk) -> None:
     job = real.submit("trap 'echo asked; exit 5' TERM; echo up; while :; do sleep 0.1; done", options=ON_BOX, gpus=0)
     real.wait(job, lambda seen: "up" in (real.texts(seen) if seen.status.state is JobState.RUNNING else []))
