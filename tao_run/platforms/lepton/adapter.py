@@ -72,8 +72,7 @@ class LeptonSDK(Platform):
         request, options = job.request, self._options(job.request)
         workspace, place = self.workspace(job.account), self.place(request, job.account)
         root = self._results_root(request) or (f"{place.mount_path}/results" if place.mount_path else "")
-        ngc_key = self.credentials.has("NGC_KEY")
-        launch = preparing.build_launch(job, options, place, ngc_key=ngc_key, results_root=root)
+        launch = preparing.build_launch(job, options, place, self.credentials, root)
         body = workspace.sdk.wire_body(launch.native)
         return Launch(launch.job, body, launch.secrets, None, launch.notes, launch.extra)
 
@@ -195,7 +194,7 @@ class LeptonSDK(Platform):
 
         if is_ngc_image(job.request.image or "") and self.credentials.has("NGC_KEY"):
             return True
-        return bool(entry_for(job).secrets)
+        return bool(entry_for(job, credentials=self.credentials).secrets)
 
     def evidence(self, job: Job) -> Evidence:
         from tao_run.platforms.lepton.evidence import collect

@@ -24,6 +24,7 @@ from tao_run.platforms.lepton.ends import mark
 from tao_run.platforms.lepton.workspace import Workspace, both
 
 if TYPE_CHECKING:
+    from tao_run.credentials import Credentials
     from tao_run.entrypoint import Entry
     from tao_run.jobs.request import JobRequest
     from tao_run.platforms.lepton.options import Options
@@ -121,18 +122,21 @@ def _allowed_path(rules: list[dict[str, Any]], volume: Volume, path: str, user: 
 # -- the launch ------------------------------------------------------------------------------------------------
 
 
-def build_launch(job: Job, options: Options, place: Place, *, ngc_key: bool, results_root: str) -> Launch:
-    """The launch of a job in its place. Raises UsageError if Lepton cannot run it."""
+def build_launch(job: Job, options: Options, place: Place, credentials: Credentials, results_root: str) -> Launch:
+    """The launch of a job in its place; of credentials only presence is read. Raises UsageError."""
     request = job.request
     if not request.image:
         raise UsageError("Lepton runs containers: the job needs an image", "give --image, or --model and --action")
     from tao_run.entrypoint import entry_for
 
     job = replace(job, results_dir=job.results_dir or f"{results_root}/{job.id}" if results_root else job.results_dir)
-    entry = entry_for(job, mount=place.mount_path, results_root=results_root or None)
+    root = results_root or None
+    entry = entry_for(job, mount=place.mount_path, results_root=root, credentials=credentials)
+    ngc_key = credentials.has("NGC_KEY")
     pull = ngc_key and body.is_ngc_image(request.image)
     native = body.job_body(job, options, _parts(job, options, place, entry, pull))
-    return Launch(job, native, entry.secrets, None, (*place.notes, *_notes(job, place, ngc_key)), extra=pull)
+    notes = (*place.notes, *_notes(job, native, ngc_key))
+    return Launch(job, native, entry.secrets, None, notes, extra=pull)
 
 
 def _parts(job: Job, options: Options, place: Place, entry: Entry, pull: bool) -> body.Parts:
@@ -162,15 +166,18 @@ def _payload(payload: bytes | None) -> dict[str, str]:
         raise UsageError(f"the job's spec is too large for Lepton: {error}", "move data out of the spec") from None
 
 
-def _notes(job: Job, place: Place, ngc_key: bool) -> list[str]:
+def _notes(job: Job, native: Mapping[str, Any], ngc_key: bool) -> list[str]:
     notes = []
-    if job.nodes > 1 and not place.group.id:
+    spec = native["spec"]
+    if job.nodes > 1 and "affinity" not in spec:
         notes.append(
             f"{job.nodes} nodes on shared capacity: they may lie far apart, and losing one fails the job;"
             " a dedicated group (-o node_group=...) keeps them together"
         )
     if not job.results_dir:
         notes.append("the results have no durable place: give --results, S3_BUCKET_NAME, or a node group with storage")
+    elif job.results_dir.startswith("/") and not within(job.results_dir, [m["mount_path"] for m in spec["mounts"]]):
+        notes.append(f"{job.results_dir} lies on no mount: the results are lost when the job ends")
     if body.is_ngc_image(job.request.image or "") and not ngc_key:
         notes.append("NGC_KEY is not set: the image can only be pulled if it is public")
     return notes

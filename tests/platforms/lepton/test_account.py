@@ -34,7 +34,7 @@ def test_the_public_gateway_is_the_default_and_is_not_recorded() -> None:
     ],
 )
 def test_another_address_is_recorded_with_the_job(variable: str, value: str, url: str) -> None:
-    found = account(**{variable: value})
+    found = current_account(Credentials({**SET, variable: value}), {})
     assert found.url == url
     assert parse_account(str(found)) == found
 

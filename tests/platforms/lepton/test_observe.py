@@ -26,7 +26,7 @@ from tao_run.platforms.lifecycle import cancel, observe
 from tests.fakes.lepton import FakeJob, Fault, document, error, html
 from tests.platforms.lepton.conftest import Desk
 
-RUNNING = {"state": "Running", "ready": 1, "active": 1}
+RUNNING: dict[str, Any] = {"state": "Running", "ready": 1, "active": 1}
 
 
 def one(desk: Desk, **status: Any) -> tuple[FakeJob, Job]:

@@ -19,6 +19,7 @@ from tao_run.errors import (
 from tao_run.jobs.model import JobState
 from tao_run.platforms.lifecycle import Unconfirmed, observe, submit
 from tests.fakes.lepton import FakeLepton, Fault, error, html, shape
+from tests.fakes.lepton.faults import Faults
 from tests.platforms.lepton.conftest import CREDENTIALS, Desk
 
 ON_GROUP = {"node_group": "h100-pool", "storage_user": "ann@example.com"}
@@ -170,6 +171,7 @@ def test_the_user_may_be_set_once_for_all(make_desk: Callable[..., Desk]) -> Non
         ({"S3_BUCKET_NAME": "b"}, {"options": ON_GROUP}, "s3://b/results/{id}"),
         ({}, {"options": ON_GROUP}, "/mnt/lustre/results/{id}"),
         ({}, {"results": "s3://mine/x/"}, "s3://mine/x/{id}"),
+        ({}, {"results": "/mnt/lustre/exp", "options": ON_GROUP}, "/mnt/lustre/exp/{id}"),
         ({}, {}, ""),
     ],
 )
@@ -181,6 +183,11 @@ def test_the_results_directory_tells_the_truth(
     assert job.results_dir == ends.format(id=job.id)
     assert desk.store.get(job.id).results_dir == job.results_dir
     assert any("no durable place" in note for note in desk.notes) is (ends == "")
+
+
+def test_results_inside_the_container_are_warned_about(desk: Desk) -> None:
+    desk.submit(results="/data/out")
+    assert any("lies on no mount" in note for note in desk.notes)
 
 
 def test_many_nodes_on_shared_capacity_are_warned_about(desk: Desk) -> None:
@@ -216,10 +223,11 @@ def test_independent_requests_run_at_the_same_time(desk: Desk) -> None:
     assert job.backend_id
 
 
-class MeetingFaults:
+class MeetingFaults(Faults):
     """Faults that commit none, but hold each request until its partner is there. No lock around the wait."""
 
     def __init__(self, meet: Fault) -> None:
+        super().__init__()
         self.meet = meet
 
     def take(self, method: str, path: str) -> None:
