@@ -34,6 +34,7 @@ from tao_run.platforms.docker.request import (
     parse_options,
     results_mount,
     results_root,
+    shared_mount,
     user_of,
 )
 
@@ -110,7 +111,12 @@ class DockerSDK(Platform):
         mounts = mounts_of(request, options, local)
         root = job.results_dir.rpartition("/")[0]
         results = results_mount(root, mounts)
-        entry = entry_for(job, results_root=RESULTS if results else root)
+        entry = entry_for(
+            job,
+            mount=shared_mount(request, local),
+            results_root=RESULTS if results else root,
+            credentials=self.credentials,
+        )
         gpus = gpu_request(request.gpus, options.gpus, options.share_gpus)
         writes = results is not None or any(not mount.read_only and not mount.is_volume for mount in mounts)
         plan = Plan(

@@ -44,12 +44,21 @@ def results_root(request: JobRequest, bucket: str) -> str:
 
 def mounts_of(request: JobRequest, options: Options, local: bool) -> list[Mount]:
     """The mounts a request asks for, checked. Raises UsageError."""
-    texts = list(options.mounts)
-    if request.mount:
-        texts.append(request.mount if ":" in request.mount else f"{request.mount}:{request.mount}")
-    mounts = [parse_mount(text, local) for text in texts]
+    mounts = [parse_mount(text, local) for text in (*options.mounts, *_shared(request))]
     check_mounts(mounts, local)
     return mounts
+
+
+def _shared(request: JobRequest) -> list[str]:
+    """The shared mount of a request as a mount: a path of the daemon's host, at the same place unless it says where."""
+    if not request.mount:
+        return []
+    return [request.mount if ":" in request.mount else f"{request.mount}:{request.mount}"]
+
+
+def shared_mount(request: JobRequest, local: bool) -> str | None:
+    """Where in the container the shared mount is, if the request has one."""
+    return next((parse_mount(text, local).target for text in _shared(request)), None)
 
 
 def absolute_mount(text: str, local: bool) -> str:

@@ -221,7 +221,8 @@ def test_results_belong_to_the_caller(bench: Bench, tmp_path: Path) -> None:
         path.chmod(path.stat().st_mode | 0o055)
     socket = Path(bench.service.host.removeprefix("unix://"))
     mode = stat.S_IMODE(socket.stat().st_mode)
-    job = bench.build('echo "$(id -u) $USER"; mkdir -p /results/a; echo 1 > /results/a/b', results=str(results))
+    command = 'echo "$(id -u) $USER"; echo 1 > $TAO_RESULTS_DIR/made'
+    job = bench.build(command, image="py:1", results=str(results))
     socket.chmod(0o666)
     os.setresgid(1235, 1235, 0)
     os.setresuid(1234, 1234, 0)
@@ -233,8 +234,25 @@ def test_results_belong_to_the_caller(bench: Bench, tmp_path: Path) -> None:
         os.setresgid(0, 0, 0)
         socket.chmod(mode)
     bench.service.cli("wait", container)
-    assert (results.stat().st_uid, (results / "a/b").stat().st_uid) == (1234, 1234)
-    assert bench.texts_of(container)[0] == "1234 tao"
+    made = next(results.rglob("made"))
+    assert made.is_relative_to(job.results_dir)
+    assert (results.stat().st_uid, made.stat().st_uid) == (1234, 1234)
+    assert "1234 tao" in bench.texts_of(container)
+
+
+def test_a_spec_too_large_for_a_command_is_copied_into_the_container(bench: Bench) -> None:
+    """Random words: what compresses well would travel inside the command."""
+    words = [os.urandom(24).hex() for _ in range(6000)]
+    job, status = bench.run(
+        "grep -c '[0-9a-f]\\{48\\}' {config_path}; test ! -w / || ls /.tao-run", image="py:1", spec={"words": words}
+    )
+    assert status.state is JobState.COMPLETE, bench.texts(job)
+    assert {"6000", "home", "payload"} <= set(bench.texts(job))
+    assert len(json.dumps(bench.inspect(job)["Config"])) < 100_000
+
+
+def test_a_command_too_long_for_an_argument_runs_without_python(bench: Bench) -> None:
+    assert bench.output(": " + "x" * 200_000 + "\necho done") == ["done"]
 
 
 def test_the_images_own_entrypoint_can_be_kept(bench: Bench) -> None:
