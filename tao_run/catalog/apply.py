@@ -105,7 +105,8 @@ def _template(facts: ModelFacts, action: ActionFacts, asked: str) -> dict[str, A
         raise UsageError(
             f"{facts.model} {action.name} has several forms", f"choose one with --action: {', '.join(action.templates)}"
         )
-    return copy.deepcopy(facts.specs[file]) if file else {}
+    spec = copy.deepcopy(facts.specs[file]) if file else {}
+    return specs.without_nulls(spec) if action.config_format == "toml" else spec
 
 
 def _said(request: JobRequest, facts: ModelFacts, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,13 @@ import pytest
 
 from tao_run.catalog import Catalog
 from tao_run.catalog.apply import complete, unset_inputs
+from tao_run.credentials import Credentials
+from tao_run.entrypoint import entry_for
 from tao_run.errors import UsageError
 from tao_run.jobs.request import JobRequest, parse_request
 from tao_run.jobs.speckeys import get_value
+from tao_run.platforms.lifecycle import build_job
+from tao_run.platforms.registry import make
 
 IMAGE_DIR = "dataset.train_data_sources[0].image_dir"
 
@@ -41,6 +45,20 @@ def test_every_action_of_both_banks_completes(bank: Catalog) -> None:
             assert done.request.gpus == 2
             count += 1
     assert count == sum(len(summary.actions) for summary in bank.models())
+
+
+def test_every_completed_request_becomes_a_command(bank: Catalog) -> None:
+    """Template, declarations and inputs of every action are what the container's side understands."""
+    platform = make("docker", credentials=Credentials({}))
+    for summary in bank.models():
+        facts = bank.model(summary.model)
+        for action in facts.actions.values():
+            asked = next(iter(action.templates), action.name)
+            data = {"platform": "docker", "model": facts.model, "action": asked, "image": "x:1"}
+            done = complete(parse_request({**data, "results": "s3://bucket/results"}, "test"), bank)
+            entry = entry_for(build_job(platform, done.request))
+            assert entry.script
+            assert len(entry.script) + len(entry.payload or b"") < 100 * 1024
 
 
 def test_image_command_outputs_and_excludes_come_from_the_catalog(packaged: Catalog) -> None:
