@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from multiprocessing import TimeoutError as Overdue
+from multiprocessing.pool import AsyncResult, ThreadPool
 
 from tao_run.errors import TaoRunError
 from tao_run.jobs.model import Check
@@ -23,64 +24,36 @@ class Probe:
     limit: float = 30.0
 
 
-@dataclass
-class _Slot:
-    probe: Probe
-    started: float
-    finished: threading.Event = field(default_factory=threading.Event)
-    checks: tuple[Check, ...] = ()
-    fault: BaseException | None = None
-
-
 def run_probes(probes: Sequence[Probe]) -> list[Check]:
     """The checks of all probes, in the order of the probes.
 
-    A probe that gives no answer within its limit is a failed check; its thread is left behind and keeps
-    nothing alive. An exception that is no TaoRunError is a fault of ours and is raised again.
+    A probe that gives no answer within its limit is a failed check; its thread is left behind and keeps no
+    process alive (threads of this pool are daemons, those of concurrent.futures are not). An exception that
+    is no TaoRunError is a fault of ours and is raised again.
     """
-    slots = [_start(probe) for probe in probes]
-    found: list[Check] = []
-    for slot in slots:
-        left = slot.started + slot.probe.limit - time.monotonic()
-        if not slot.finished.wait(max(left, 0)):
-            found.append(_overdue(slot.probe))
-        elif slot.fault is not None:
-            raise slot.fault
-        else:
-            found.extend(_clean(check) for check in slot.checks)
-    return found
+    if not probes:
+        return []
+    pool = ThreadPool(len(probes))
+    started = time.monotonic()
+    running = [(probe, pool.apply_async(_look, (probe,))) for probe in probes]
+    pool.close()
+    return [_clean(check) for probe, result in running for check in _collect(probe, result, started)]
 
 
-def failed(check_id: str, error: TaoRunError) -> Check:
-    """An error as a failed check."""
-    return Check(check_id, "failed", error.message, error.hint)
-
-
-def _start(probe: Probe) -> _Slot:
-    slot = _Slot(probe, time.monotonic())
-    threading.Thread(target=_look, args=(slot,), name=f"preflight {probe.id}", daemon=True).start()
-    return slot
-
-
-def _look(slot: _Slot) -> None:
+def _look(probe: Probe) -> tuple[Check, ...]:
     try:
-        answer = slot.probe.look()
-        slot.checks = (answer,) if isinstance(answer, Check) else tuple(answer)
+        answer = probe.look()
     except TaoRunError as error:
-        slot.checks = (failed(slot.probe.id, error),)
-    except BaseException as fault:  # noqa: BLE001  carried to the caller's thread, where it is raised again
-        slot.fault = fault
-    finally:
-        slot.finished.set()
+        return (Check(probe.id, "failed", error.message, error.hint),)
+    return (answer,) if isinstance(answer, Check) else tuple(answer)
 
 
-def _overdue(probe: Probe) -> Check:
-    return Check(
-        probe.id,
-        "failed",
-        f"no answer within {probe.limit:g} seconds",
-        "check the network, or give it longer with --timeout",
-    )
+def _collect(probe: Probe, result: AsyncResult[tuple[Check, ...]], started: float) -> tuple[Check, ...]:
+    try:
+        return result.get(max(started + probe.limit - time.monotonic(), 0))
+    except Overdue:
+        fix = "check the network, or give it longer with --timeout"
+        return (Check(probe.id, "failed", f"no answer within {probe.limit:g} seconds", fix),)
 
 
 def _clean(check: Check) -> Check:

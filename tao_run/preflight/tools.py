@@ -15,10 +15,9 @@ PACKAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "docker": (("docker", "docker"),),
     "kubernetes": (("kubernetes", "kubernetes"),),
 }
-_OPENSSH = "install the OpenSSH client (apt-get install openssh-client)"
+# The brev adapter looks for its tools itself: it also has to know their version.
 TOOLS: dict[str, tuple[tuple[str, str], ...]] = {
-    "slurm": (("ssh", _OPENSSH),),
-    "brev": (("brev", "install the brev command: https://docs.nvidia.com/brev"), ("ssh", _OPENSSH), ("scp", _OPENSSH)),
+    "slurm": (("ssh", "install the OpenSSH client (apt-get install openssh-client)"),),
 }
 
 Finder = Callable[[str], bool]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tao_run.credentials import Credentials
 
 REQUIRED = ("ACCESS_KEY", "SECRET_KEY")
+INSTALL = "pip install 'boto3>=1.36,<2'"
 DEFAULT_REGION = "us-east-1"
 # Error codes of the S3 API reference ("List of error codes"), by what they mean to a user.
 _BAD_CREDENTIAL = {
@@ -280,7 +281,7 @@ def _make_client(credentials: Credentials, timeout: float) -> Any:
         import boto3
         from botocore.config import Config
     except ImportError:
-        raise NotInstalled("s3:// needs boto3, which is not installed", "pip install 'boto3>=1.36,<2'") from None
+        raise NotInstalled("s3:// needs boto3, which is not installed", INSTALL) from None
     endpoint = credentials.setting("S3_ENDPOINT_URL")
     # boto3 1.36 and later add checksums that S3-compatible servers refuse or store as part of the object.
     checksums: Literal["when_required", "when_supported"] = "when_required" if endpoint else "when_supported"

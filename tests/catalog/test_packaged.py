@@ -14,6 +14,7 @@ from tao_run import catalog
 from tao_run.catalog import Catalog
 from tao_run.catalog.versions import keys_of, lookup, own_versions, pip_install
 from tao_run.errors import UsageError
+from tao_run.storage.s3 import INSTALL
 
 ROOT = Path(__file__).parents[2]
 BANK = ROOT / "tests/data/bank/7.0.0"
@@ -63,7 +64,7 @@ def test_package_pins_are_those_of_pyproject() -> None:
 
 
 def test_pip_line_is_quoted_for_the_shell() -> None:
-    assert pip_install("boto3") == "pip install 'boto3>=1.36,<2'"
+    assert pip_install("boto3") == "pip install 'boto3>=1.36,<2'" == INSTALL
 
 
 def test_a_group_or_unknown_key_lists_the_keys() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -38,6 +40,16 @@ def test_a_probe_that_hangs_is_a_failed_check_and_the_others_are_kept() -> None:
     assert [(check.id, check.status) for check in checks] == [("hangs", "failed"), ("quick", "ok")]
     assert "0.1 seconds" in checks[0].detail
     forever.set()
+
+
+def test_a_hanging_check_does_not_keep_the_process_alive() -> None:
+    code = (
+        "import threading\n"
+        "from tao_run.preflight.engine import Probe, run_probes\n"
+        "print(run_probes([Probe('x', lambda: threading.Event().wait(), limit=0.1)])[0].status)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "failed\n", "")
 
 
 def test_an_error_is_a_failed_check_with_its_hint() -> None:

@@ -27,7 +27,7 @@ def test_missing_packages_come_with_the_pinned_command(platform: str, storage: b
     assert all(check.status == "failed" for check in checks)
 
 
-@pytest.mark.parametrize(("platform", "names"), [("slurm", ["ssh"]), ("brev", ["brev", "ssh", "scp"]), ("local", [])])
+@pytest.mark.parametrize(("platform", "names"), [("slurm", ["ssh"]), ("local", [])])
 def test_missing_tools(platform: str, names: list[str]) -> None:
     checks = tools.check_tools(platform, finder=lambda name: False)
     assert [check.id for check in checks] == [f"tool.{name}" for name in names]
