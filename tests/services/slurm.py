@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +58,26 @@ class Cluster:
         """The output of a SLURM command run as the administrator (root)."""
         environ = {**os.environ, "SLURM_CONF": str(self.root / "etc" / "slurm.conf")}
         return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+
+    def forget(self, job_id: str) -> None:
+        """Make slurmctld forget an ended job now, as it does by itself after five minutes."""
+        path = self.root / "etc" / "slurm.conf"
+        whole = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(r"MinJobAge=\d+", "MinJobAge=2", whole), encoding="utf-8")
+        try:
+            self.run("scontrol", "reconfigure")
+            deadline = time.monotonic() + 60
+            while job_id in self.run("squeue", "-h", "-t", "all", "-o", "%i").split():
+                assert time.monotonic() < deadline, f"slurmctld still knows {job_id}"
+                time.sleep(0.3)
+        finally:
+            path.write_text(whole, encoding="utf-8")
+            self.run("scontrol", "reconfigure")
+
+    def resume_nodes(self) -> None:
+        """Nodes that a test has drained or taken down come back."""
+        for node in set(self.run("sinfo", "-h", "-N", "-t", "down,drain", "-o", "%N").split()):
+            self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def as_user(self, script: str, host: str = "login-b") -> str:
         """The output of bash text run by the login user on a login host, without the host's welcome."""

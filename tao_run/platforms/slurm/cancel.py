@@ -34,8 +34,9 @@ def cancel(remote: Remote, job: Job, clock: Clock, delete: bool) -> JobStatus:
         if said.code and "Invalid job id" not in said.err:
             raise command_error("scancel", said)
         status = _verify(remote, job, clock)
-    if status.reason == GONE:  # it was waiting, or ended, and nothing remembers it: it does not run
-        status = replace(status, state=JobState.CANCELED)
+    if status.reason == GONE:
+        words = f"SLURM no longer knows job {job.backend_id}: nothing of it runs"
+        status = replace(status, state=JobState.CANCELED, message=words)
     if delete and status.state.terminal:
         _delete(remote, job)
     return status

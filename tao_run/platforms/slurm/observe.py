@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from tao_run.jobs.model import Job, JobState, JobStatus
 from tao_run.platforms.slurm.nodelist import expand
-from tao_run.platforms.slurm.reasons import explain
+from tao_run.platforms.slurm.reasons import explain, reason_name
 from tao_run.platforms.slurm.remote import Answer, Remote, Section
 from tao_run.platforms.slurm.states import REQUEUE_CAUSES, job_state, state_name, state_words
 from tao_run.platforms.slurm.submit import command_error
@@ -93,10 +93,11 @@ def _records(section: Section | None) -> dict[str, int]:
 def _one(
     job: Job, rows: Mapping[str, Row], records: Mapping[str, int], past: Section | None, now: datetime
 ) -> JobStatus:
-    row = rows.get(str(job.backend_id))
+    row, code = rows.get(str(job.backend_id)), records.get(str(job.backend_id))
     if row is not None and row.name == job.name:
-        return status_of(row, job, now)
-    code = records.get(str(job.backend_id))
+        # sacct writes 9:0 for 137: what the job's script left is exact
+        exact = code is not None and state_name(row.state) in ("FAILED", "COMPLETED")
+        return status_of(replace(row, exit_code=code, signal=None) if exact else row, job, now)
     if code is not None:
         state = JobState.ERROR if code else JobState.COMPLETE
         message = f"{exit_words(code)} (SLURM no longer lists the job; its script left this)"
@@ -141,7 +142,9 @@ def _words(row: Row, state: JobState, name: str) -> tuple[str, str]:
     if state is JobState.PENDING and name == "PENDING":
         why = explain(row.reason)
         again = f"requeued {row.restarts}x, " if row.restarts else ""
-        return row.reason, f"{again}{why.words}; {why.advice}".replace("JOB", row.job_id)
+        words = f"{again}{why.words}; {why.advice}".replace("JOB", row.job_id)
+        name = reason_name(row.reason)
+        return name, words if name == row.reason else f"{words} ({row.reason})"
     if state is JobState.ERROR:
         return name, _failure(row, name)
     again = f"run {row.restarts + 1} after {row.restarts} requeue(s)" if row.restarts else ""

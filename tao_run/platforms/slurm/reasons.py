@@ -113,9 +113,25 @@ _WHAT = {
 _SCOPE = {"PerJob": "per job", "PerNode": "per node", "PerUser": "per user", "PerAccount": "per account", "": "in all"}
 
 
+# Where SLURM has more to say it prints a sentence in place of the name.
+_SENTENCES = (
+    ("Nodes required for job are DOWN", "ReqNodeNotAvail"),
+    ("launch failed requeued held", "JobLaunchFailure"),
+    ("job requeued in special exit state", "JobHeldUser"),
+    ("job requeued in held state", "JobHeldUser"),
+)
+
+
+def reason_name(native: str) -> str:
+    """The name of a reason as squeue prints it: without its list of nodes, and for a known sentence its name."""
+    text = native.strip().strip("()")
+    spoken = next((name for sentence, name in _SENTENCES if text.lower().startswith(sentence.lower())), None)
+    return spoken or text.split(",")[0].strip()
+
+
 def explain(native: str) -> Reason:
     """A PENDING reason, as squeue prints it, in words. A reason that is not known is given as it is."""
-    name = native.strip().strip("()").split(",")[0].strip()
+    name = reason_name(native)
     known = REASONS.get(name) or _limit(name)
     return known or Reason(f"SLURM says {native.strip()}", "scontrol show job JOB says more")
 

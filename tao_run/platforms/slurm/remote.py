@@ -29,10 +29,10 @@ _KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TMPDIR", "SL
 _FRAME = """\
 {{ M={mark}
 section() {{
-  local name=$1 err code; shift
-  printf '\\n%s out %s\\n' "$M" "$name"
-  {{ err=$("$@" 2>&1 >&3 </dev/null); code=$?; }} 3>&1
-  printf '\\n%s err %s %d\\n%s\\n%s end\\n' "$M" "$name" "$code" "$err" "$M"
+  local _name=$1 _err _code; shift
+  printf '\\n%s out %s\\n' "$M" "$_name"
+  {{ _err=$("$@" 2>&1 >&3 </dev/null); _code=$?; }} 3>&1
+  printf '\\n%s err %s %d\\n%s\\n%s end\\n' "$M" "$_name" "$_code" "$_err" "$M"
 }}
 command -v squeue >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1 </dev/null
 export SLURM_TIME_FORMAT=%s LC_ALL=C

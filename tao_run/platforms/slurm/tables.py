@@ -99,7 +99,8 @@ def exit_status(text: str) -> tuple[int | None, int | None]:
         return int(code), int(signal) or None
     if not code.isdigit():
         return None, None
-    return int(code) >> 8 & 0xFF, (int(code) & 0x7F) or None
+    signal_number = int(code) & 0x7F
+    return (0, signal_number) if signal_number else (int(code) >> 8 & 0xFF, None)
 
 
 def moment(text: str) -> datetime | None:

@@ -10,7 +10,7 @@ from tao_run.errors import UsageError
 from tao_run.jobs.model import JobState
 from tao_run.platforms.slurm.images import apptainer_image, cache_name, enroot_uri, pyxis_image
 from tao_run.platforms.slurm.nodelist import expand
-from tao_run.platforms.slurm.reasons import REASONS, explain
+from tao_run.platforms.slurm.reasons import REASONS, explain, reason_name
 from tao_run.platforms.slurm.states import STATES, job_state, state_name, state_words
 from tao_run.platforms.slurm.tables import SQUEUE_FIELDS, exit_status, parse_sacct, parse_squeue
 from tao_run.platforms.slurm.times import slurm_duration, slurm_seconds, time_limit
@@ -101,6 +101,14 @@ def test_reasons_say_what_to_do_and_whether_waiting_helps() -> None:
 def test_a_reason_with_nodes_behind_it_and_one_that_is_not_known() -> None:
     assert "reserved" in explain("ReqNodeNotAvail, UnavailableNodes:node[1-2]").words
     assert "Whatever" in explain("Whatever").words
+
+
+def test_reasons_that_are_sentences_have_a_name() -> None:
+    spoken = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    assert reason_name(spoken) == "ReqNodeNotAvail"
+    assert reason_name("ReqNodeNotAvail, UnavailableNodes:node1") == "ReqNodeNotAvail"
+    assert reason_name("(launch failed requeued held)") == "JobLaunchFailure"
+    assert explain("launch failed requeued held").stuck
 
 
 @pytest.mark.parametrize(
@@ -205,7 +213,7 @@ def test_sacct_rows_the_job_row_decides() -> None:
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("3:0", (3, None)), ("0:9", (0, 9)), ("768", (3, None)), ("9", (0, 9)), ("0", (0, None)), ("", (None, None))],
+    [("3:0", (3, None)), ("0:9", (0, 9)), ("768", (3, None)), ("9", (0, 9)), ("4021", (0, 53)), ("0", (0, None)), ("", (None, None))],
 )
 def test_exit_codes_in_both_forms(text: str, code: tuple[int | None, int | None]) -> None:
     assert exit_status(text) == code

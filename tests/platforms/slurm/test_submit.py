@@ -1,0 +1,249 @@
+"""Submission: what is staged, exactly once, and what a refusal leaves behind."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+
+import pytest
+
+from tao_run.errors import BackendRejected, BackendUnreachable, TaoRunError, UsageError
+from tao_run.jobs.model import JobState
+from tao_run.platforms.lifecycle import submit
+from tests.platforms.slurm.conftest import Site
+from tests.services.slurm import HOME
+
+SECRET = "s3cr3t-\"quoted'\n$value"
+
+
+def test_the_secret_is_in_the_0600_file_alone_and_the_file_is_gone_at_the_end(site: Site) -> None:
+    site.more["MY_TOKEN"] = SECRET
+    job = site.submit('printf %s "$KEY" | od -An -tx1 | tr -d " \\n"; echo; sleep 3', secrets={"KEY": "MY_TOKEN"})
+    directory = site.directory(job)
+    holders = [path.name for path in directory.rglob("*") if path.is_file() and "s3cr3t" in path.read_text()]
+    assert holders == ["env"]
+    assert stat.S_IMODE((directory / "env").stat().st_mode) == 0o600
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert site.ended(job).state is JobState.COMPLETE
+    assert site.texts(job) == [SECRET.encode().hex()]
+    assert not (directory / "env").exists()
+
+
+def test_launching_twice_is_one_job(site: Site) -> None:
+    adapter = site.adapter()
+    launch = adapter.prepare(site.build("true", options={"hold": True}))
+    first = adapter.launch(launch)
+    assert adapter.launch(launch) == first
+    # the note of the first submission is lost, as after a crash right behind sbatch
+    (site.directory(launch.job) / "job-id").unlink()
+    assert adapter.find(launch.job) == first
+    assert adapter.launch(launch) == first
+    assert site.cluster.run("squeue", "-h", "-n", launch.job.name, "-o", "%i").split() == [first]
+
+
+def test_an_ended_job_is_found_through_accounting(site: Site) -> None:
+    job = site.submit("true")
+    site.ended(job)
+    site.until(job, lambda _: "COMPLETED" in site.cluster.run("sacct", "-X", "-n", "-j", str(job.backend_id)))
+    site.cluster.forget(str(job.backend_id))
+    (site.directory(job) / "job-id").unlink()
+    assert site.adapter().find(job) == job.backend_id
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "hint"),
+    [
+        ({"partition": "nowhere"}, "invalid partition", "resources"),
+        ({"account": "nobody"}, "account", "sacctmgr"),
+        ({"qos": "gold"}, "qos", "sacctmgr"),
+        ({"constraint": "quantum"}, "feature", ""),
+        ({"sbatch": "--no-such-option"}, "unrecognized option", "sbatch"),
+    ],
+)
+def test_a_refusal_says_why_and_leaves_nothing(site: Site, options: dict[str, str], words: str, hint: str) -> None:
+    job = site.build("true", options=options)
+    with pytest.raises(BackendRejected, match=f"(?i){words}") as caught:
+        submit(site.adapter(), site.store, job)
+    assert hint in caught.value.hint
+    assert not site.directory(job).exists()
+    assert site.store.get(job.id).status.state is JobState.ERROR
+
+
+def test_a_base_directory_that_cannot_be_written_is_named(site: Site) -> None:
+    site.base = HOME.parent / "root-only"
+    with pytest.raises(BackendRejected, match=r"cannot write to /home/root-only .*Permission denied"):
+        site.submit("true")
+
+
+def test_slurmctld_down_at_submission_is_unreachable_not_refused(plain: Site) -> None:
+    job = plain.build("true", options={"container": "none"})
+    adapter = plain.adapter()
+    launch = adapter.prepare(job)
+    with plain.cluster.stopped("slurmctld"), pytest.raises(BackendUnreachable, match="slurm controller"):
+        adapter.launch(launch)
+    assert adapter.find(job) is None
+
+
+def test_slurmctld_down_in_a_watch_keeps_the_last_state_and_recovers(plain: Site) -> None:
+    from tao_run.jobs.observe import refresh
+    from tao_run.platforms.lifecycle import observe
+
+    job = plain.submit("sleep 120", options={"container": "none"})
+    plain.running(job)
+    seen = observe(plain.adapter(), plain.store, [job])[0]
+    with plain.cluster.stopped("slurmctld"):
+        sweep = refresh([seen], lambda _: plain.adapter(), plain.store)
+    assert [fault.exit_code for fault in sweep.faults.values()] == [6], sweep.jobs[0].status
+    stale = sweep.jobs[0].status
+    assert (stale.state, stale.reachable, stale.observed_at) == (JobState.RUNNING, False, seen.status.observed_at)
+    assert plain.look(job)[0].state is JobState.RUNNING
+
+
+def test_the_staged_scripts_are_bash_and_say_what_was_asked(site: Site) -> None:
+    options = {
+        "partition": "batch",
+        "account": "research",
+        "qos": "normal",
+        "time": "90m",
+        "gpu_type": "h100",
+        "mem": "2G",
+        "cpus_per_task": 2,
+        "constraint": "h100",
+        "exclusive": True,
+        "signal": "TERM@60",
+        "mail_user": "me@example.com",
+        "requeue": True,
+        "container_mounts": "/data:/data:ro,/scratch",
+        "sbatch": "--comment=hello",
+    }
+    native = site.adapter().prepare(site.build("true", nodes=2, gpus=4, options=options)).native
+    script = native["files"]["job.sbatch"]
+    for line in (
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--gres=gpu:h100:4",
+        "--time=01:30:00",
+        "--partition=batch",
+        "--account=research",
+        "--qos=normal",
+        "--mem=2G",
+        "--cpus-per-task=2",
+        "--constraint=h100",
+        "--exclusive",
+        "--signal=TERM@60",
+        "--mail-user=me@example.com",
+        "--mail-type=END,FAIL",
+        "--requeue",
+        "--comment=hello",
+    ):
+        assert f"#SBATCH {line}\n" in script
+    assert "--container-image='nvcr.io#nvidia/tao/tao-toolkit:6.0'" in script
+    assert f"{site.base}:{site.base},/data:/data:ro,/scratch:/scratch" in script
+    for name, text in native["files"].items():
+        if name.endswith((".sh", ".sbatch")):
+            checked = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
+            assert checked.returncode == 0, (name, checked.stderr)
+
+
+def test_what_is_not_asked_for_is_left_to_the_cluster(site: Site) -> None:
+    script = site.adapter().prepare(site.build("true")).native["files"]["job.sbatch"]
+    lines = [line for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert [line.partition("=")[0].split()[1] for line in lines] == [
+        "--job-name",
+        "--nodes",
+        "--ntasks-per-node",
+        "--output",
+        "--open-mode",
+        "--no-requeue",
+    ]
+
+
+def test_defaults_of_the_environment_are_recorded_with_the_job(site: Site) -> None:
+    site.more.update(SLURM_PARTITION="short", SLURM_TIME_HOURS="0.05", SLURM_CONTAINER_MOUNTS="/home")
+    job = site.build("true", options={"partition": "batch"})
+    assert job.options["partition"] == "batch"
+    assert job.options["time"] == "3"
+    site.more.clear()
+    assert "--time=00:03:00" in site.adapter().prepare(job).native["files"]["job.sbatch"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"partitoin": "x"}, "did you mean 'partition'"),
+        ({"time": "soon"}, "time"),
+        ({"partition": "a b"}, "partition"),
+        ({"sbatch": "--output=/x"}, "set by tao-run itself"),
+        ({"sbatch": "comment"}, "not an option"),
+        ({"container_mounts": "relative:/x"}, "not a mount"),
+        ({"container": "podman"}, "container"),
+    ],
+)
+def test_wrong_options_are_told_before_anything_is_contacted(
+    site: Site, options: dict[str, str], words: str
+) -> None:
+    job = site.build("true", options=options)
+    with pytest.raises(UsageError, match=words):
+        site.adapter(SLURM_HOSTNAME="nowhere.invalid").prepare(job)
+
+
+def test_an_image_is_needed_unless_the_job_runs_on_the_nodes(site: Site) -> None:
+    with pytest.raises(UsageError, match="needs an image"):
+        site.adapter().prepare(site.build("true", image=None))
+    script = site.adapter().prepare(site.build("true", image=None, options={"container": "none"}))
+    assert "--container" not in script.native["files"]["job.sbatch"]
+
+
+def test_an_image_of_the_cluster_that_cannot_be_imported_is_an_error_with_its_cause(site: Site) -> None:
+    job = site.submit("true", image="nvcr.io/nvidia/does-not-exist:1")
+    status = site.ended(job)
+    assert status.state is JobState.ERROR
+    evidence = site.adapter().evidence(job)
+    assert any("404 Not Found" in line.text for line in evidence.log_tail)
+
+
+def test_the_container_gets_what_was_asked_for(site: Site) -> None:
+    site.adapter()
+    job = site.submit(
+        'echo "$TEST_CONTAINER_IMAGE"; echo "$PATH"; ls /extra',
+        env={"PATH": "/image/bin:/usr/bin:/bin"},
+        options={"container_mounts": f"{site.cluster.root}/etc:/extra:ro"},
+    )
+    assert site.ended(job).state is JobState.COMPLETE
+    lines = site.texts(job)
+    assert lines[0] == "nvcr.io#nvidia/tao/tao-toolkit:6.0"
+    assert lines[1] == "/image/bin:/usr/bin:/bin"  # the image's PATH, which srun itself never saw
+    assert "slurm.conf" in lines
+    asked = [line for line in site.cluster.containers if line.startswith(f"job={job.backend_id} ")]
+    assert len(asked) == 1
+    assert "MASTER_ADDR" in asked[0]
+
+
+def test_results_under_the_home_directory_have_their_real_path_in_the_job(site: Site) -> None:
+    site.more["SLURM_BASE_RESULTS_DIR"] = "~/at-home"
+    job = site.submit('echo "$TAO_RESULTS_ROOT"')
+    assert job.results_dir == f"~/at-home/results/{job.id}"
+    site.ended(job)
+    assert site.texts(job) == [f"{HOME}/at-home/results"]
+
+
+@pytest.mark.parametrize("base", ["relative", "/", "/a/../b", "/has space", "/a:b", "/quo'te"])
+def test_a_base_directory_that_is_not_safe_is_refused(site: Site, base: str) -> None:
+    site.more["SLURM_BASE_RESULTS_DIR"] = base
+    with pytest.raises(UsageError, match="SLURM_BASE_RESULTS_DIR"):
+        site.build("true")
+
+
+def test_without_a_cluster_all_missing_names_are_told_at_once(site: Site) -> None:
+    adapter = site.adapter(SLURM_USER="", SLURM_HOSTNAME="")
+    if adapter.account(site.request()).startswith("root@direct"):
+        pytest.skip("sbatch is installed here: this machine counts as a login node")
+    with pytest.raises(TaoRunError, match="SLURM_USER, SLURM_HOSTNAME"):
+        adapter.account(site.request())
+
+
+def test_a_record_of_another_base_directory_is_still_found(site: Site) -> None:
+    job = site.submit("echo here")
+    site.ended(job)
+    site.base = HOME / "elsewhere"
+    assert site.texts(job) == ["here"]
