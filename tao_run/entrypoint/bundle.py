@@ -94,8 +94,9 @@ def without_prose(source: str) -> bytes:
     """Python source without docstrings and whole-line comments, a quarter smaller; line numbers stay as they are."""
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
-        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-        if documented and ast.get_docstring(node, clean=False) is not None:
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
             text = node.body[0]
             lines[text.lineno - 1 : text.end_lineno] = [""] * ((text.end_lineno or text.lineno) - text.lineno + 1)
             if len(node.body) == 1:

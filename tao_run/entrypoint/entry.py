@@ -26,8 +26,8 @@ _HUB_SECRETS = {
     "NGC_KEY": ("NGC_KEY", "NGC_API_KEY", "NGC_CLI_API_KEY"),
 }
 _HUB_SCHEMES = ("hf_model://", "hf_dataset://", "ngc://")
-# What a command mentions that only the runner provides.
-_RUNNER_NAMES = {"config_path", "results_dir"}
+# What a command mentions that only the runner provides ({config_path} means something only beside a spec).
+_RUNNER_NAMES = {"results_dir"}
 _RUNNER_VARIABLES = ("TAO_RESULTS_DIR", "CLOUD_METADATA")
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from functools import partial
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import log
@@ -25,23 +26,29 @@ State = Tuple[int, int]
 class Deliverer:
     """Keeps the targets of `trees` up to date. `transfers` is called when the store is first needed.
 
+    `trees` is asked at every pass: whether a rank shares its directory shows only once rank 0 has begun.
     `files` and `bytes` count what was delivered.
     """
 
-    def __init__(self, trees: Sequence[Tree], excludes: Sequence[str], transfers: Callable[[], Transfers]) -> None:
+    def __init__(
+        self, trees: Callable[[], List[Tree]], excludes: Sequence[str], transfers: Callable[[], Transfers]
+    ) -> None:
         self._trees, self._excludes, self._transfers = trees, excludes, transfers
         self._done: Dict[str, State] = {}
         self._lock = threading.Lock()
         self.files = self.bytes = 0
         self.failures = 0
 
-    def deliver(self, final: bool) -> None:
-        """One pass. The last one takes every file, also those that just changed. Raises OutputError."""
+    def deliver(self, final: bool, quiet: bool = False) -> None:
+        """One pass. The last one takes every file, also those that just changed. Raises OutputError.
+
+        `quiet`: for the job's own small files, which are worth no line of the log.
+        """
         with self._lock:
-            for tree in self._trees:
+            for tree in self._trees():
                 changed = [found for found in walk(tree, self._excludes) if self._is_due(found, final)]
                 if changed:
-                    self._deliver_tree(tree, changed)
+                    self._deliver_tree(tree, changed, quiet)
 
     def _is_due(self, found: Found, final: bool) -> bool:
         if self._done.get(found.path) == (found.size, found.mtime):
@@ -49,13 +56,13 @@ class Deliverer:
         young = time.time() - found.mtime / 1e9 < _QUIET_SECONDS
         return final or not (young and found.size >= _STILL_GROWING)
 
-    def _deliver_tree(self, tree: Tree, changed: List[Found]) -> None:
+    def _deliver_tree(self, tree: Tree, changed: List[Found], quiet: bool) -> None:
         if scheme_of(tree.target) == "s3":
-            self._upload(tree, changed)
+            self._upload(tree, changed, "" if quiet else f"uploaded to {tree.target}")
         else:
-            run_all(((lambda f=found: self._copy(tree, f)) for found in changed), _COPIES, Stop(), lambda: None)  # type: ignore[misc]
+            run_all((partial(self._copy, tree, found) for found in changed), _COPIES, Stop(), lambda: None)
 
-    def _upload(self, tree: Tree, changed: List[Found]) -> None:
+    def _upload(self, tree: Tree, changed: List[Found], title: str) -> None:
         bucket, prefix = bucket_path(tree.target)
         alone = os.path.isfile(tree.root)
         items = [
@@ -64,7 +71,7 @@ class Deliverer:
         ]
         try:
             # a signal does not cut an upload short: what the job has made is worth the rest of the time
-            Transfers(self._transfers().store, Stop()).send(items, f"uploaded to {tree.target}", self._sent)
+            Transfers(self._transfers().store, Stop()).send(items, title, self._sent)
         except StoreError as error:
             raise OutputError(f"results could not be uploaded to {tree.target}: {error.message}", error.hint) from None
 
@@ -93,7 +100,7 @@ class Deliverer:
 
     def verify(self) -> None:
         """Compare sizes in the store with what was sent. Raises OutputError."""
-        for tree in self._trees:
+        for tree in self._trees():
             if scheme_of(tree.target) == "s3":
                 self._verify(tree)
 

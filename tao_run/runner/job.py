@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from functools import partial
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from . import log, process
@@ -56,8 +57,10 @@ class Job:
                 inputs = self._stage_inputs()
             outputs = Outputs(self._plan.outputs, self.context, self._plan.mount, self._data.read, self._data.write)
             command = self._prepare(inputs, outputs)
-            deliverer = Deliverer(outputs.trees(self._stage.root), self._plan.upload_excludes, self._transfers)
-            deliverer.deliver(final=True)  # the record and the spec: proves that results can be stored at all
+            trees = partial(outputs.trees, self._stage.root)
+            deliverer = Deliverer(trees, self._plan.upload_excludes, self._transfers)
+            if self.context.rank == 0:
+                deliverer.deliver(final=True, quiet=True)  # record and spec: proves that results can be stored
             code = self._execute(command, deliverer)
             return self._end(code, deliverer, outputs)
         except Stopped as stopped:
@@ -161,7 +164,7 @@ class Job:
         moved = {"files": deliverer.files, "bytes": deliverer.bytes}
         client = self._opened.store.name if self._opened else None
         self.record.end(code, delivered=moved, object_client=client)
-        self._attempt(code, lambda: deliverer.deliver(final=True))
+        self._attempt(code, lambda: deliverer.deliver(final=True, quiet=True))
 
     @staticmethod
     def _say(error: RunnerError) -> int:

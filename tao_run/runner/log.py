@@ -74,7 +74,7 @@ class Progress:
     def tick(self) -> None:
         """Say a line if it is time for one."""
         now = time.monotonic()
-        if now - self.last >= self.interval:
+        if self.title and now - self.last >= self.interval:
             self.last = now
             say(self.line(now))
 
@@ -87,6 +87,11 @@ class Progress:
             f"{self.title}: {self.done_files:,} of {plural(self.files, 'file')}, "
             f"{size_text(self.done_bytes)} of {size_text(self.size)}, {size_text(rate)}/s{left}"
         )
+
+    def end(self) -> None:
+        """Say the last line."""
+        if self.title:
+            say(self.summary())
 
     def summary(self) -> str:
         """The last line: what went through, and how fast."""

@@ -84,7 +84,8 @@ class Outputs:
         """What this rank delivers. `staged` is the directory of the inputs, which are nobody's results."""
         context = self._context
         if context.shares_work:
-            return []
+            own = context.record_name
+            return [Tree(os.path.join(context.work, own), join_uri(context.uri, own))] if context.uri else []
         trees = []
         if context.uri:
             trees.append(Tree(context.work, self._ranked(context.uri), (staged,)))

@@ -61,7 +61,7 @@ class Transfers:
             _make_folder(folder)
         tasks = self._fetch_tasks(items, scratch, progress, done)
         run_all(tasks, min(self.workers, max(8, len(items))), self.stop, progress.tick)
-        log.say(progress.summary())
+        progress.end()
 
     def _fetch_tasks(
         self, items: Sequence[Fetch], scratch: str, progress: log.Progress, done: Callable[[Fetch, str], None]
@@ -99,11 +99,11 @@ class Transfers:
     # -- up --------------------------------------------------------------------------------------------
 
     def send(self, items: Sequence[Send], title: str, done: Callable[[Send], None]) -> None:
-        """Upload all items; a file that has gone meanwhile is left out. Raises StoreError, Stopped."""
+        """Upload all items; a file that has gone meanwhile is left out. No title: no lines. Raises StoreError, Stopped."""
         progress = log.Progress(title, len(items), sum(item.size for item in items))
         tasks = (partial(self._send, item, progress, done) for item in items)
         run_all(tasks, min(self.workers, max(1, len(items))), self.stop, progress.tick)
-        log.say(progress.summary())
+        progress.end()
 
     def _send(self, item: Send, progress: log.Progress, done: Callable[[Send], None]) -> None:
         try:

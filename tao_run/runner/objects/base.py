@@ -14,6 +14,7 @@ MIB = 1 << 20
 PART = 16 * MIB
 _MOST_PARTS = 10_000  # S3 API reference, "Amazon S3 multipart upload limits"
 
+_ENDPOINT = re.compile(r"https?://[^\s/?#]+/?[^\s?#]*")
 # Error codes of the S3 API reference ("List of error codes").
 _KEYS = {
     "InvalidAccessKeyId",
@@ -74,6 +75,8 @@ class ObjectStore(ABC):
     name: str
 
     def __init__(self, settings: Settings) -> None:
+        if settings.endpoint and not _ENDPOINT.fullmatch(settings.endpoint):
+            raise StoreError(f"S3_ENDPOINT_URL {settings.endpoint!r} is not a URL", "write it like https://host:port")
         self.settings = settings
 
     @abstractmethod

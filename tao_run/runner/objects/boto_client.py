@@ -94,6 +94,7 @@ class BotoClient(ObjectStore):
         """botocore's exceptions as ours."""
         from boto3.exceptions import S3UploadFailedError
         from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+        from botocore.exceptions import ConnectionError as NoConnection
 
         try:
             yield
@@ -105,7 +106,7 @@ class BotoClient(ObjectStore):
             cause = error.__context__
             known = isinstance(cause, ClientError)
             raise (self._explain(bucket, cause, action) if known else Transient(str(error))) from None
-        except HTTPClientError as error:
+        except (HTTPClientError, NoConnection) as error:
             raise self.unreachable(type(error).__name__) from None
         except BotoCoreError as error:
             raise StoreError(f"cannot {action} s3://{bucket}: {error}") from None
