@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from tao_run.cli.main import run
-from tao_run.cli.output import Output
-from tao_run.cli.runtime import Runtime
+from tests.cli.harness import CommandLine
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -22,10 +20,8 @@ CANARY = "canary-9f3b-value"
 
 
 def tao_run(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    values = dict(environ or {})
-    code = run(list(arguments), Runtime(Output(out, err, values), values))
-    return code, out.getvalue(), err.getvalue()
+    ended = CommandLine(Path(os.environ["TAO_RUN_STATE_DIR"]), dict(environ or {}))(*arguments)
+    return ended.code, ended.out, ended.err
 
 
 def answer(*arguments: str, environ: dict[str, str] | None = None) -> Any:
