@@ -108,6 +108,10 @@ class Platform(SDKMethods, ABC):
     def results_dir(self, request: JobRequest, job_id: str) -> str:
         """Where the results of a job will be. No network; empty if nowhere durable."""
 
+    def discovered_results(self, request: JobRequest) -> str:
+        """Where results would go on a mount that only the backend can name, by asking it. Empty if nowhere."""
+        return ""
+
     @abstractmethod
     def prepare(self, job: Job) -> Launch:
         """Request -> native object. Creates nothing; contacts the backend only to discover what must be known.

@@ -66,6 +66,7 @@ def check_input(label: str, uri: str, optional: bool, store: S3Store, platform: 
 def check_output(label: str, uri: str, store: S3Store, platform: Platform, request: JobRequest) -> Check:
     """A place for results: an object is written there, read back and deleted; a directory here is writable."""
     check_id = "results" if label == "results" else f"output.{label}"
+    uri = uri or platform.discovered_results(request)
     if not uri:
         return Check(check_id, "ok", "results stay inside the job and are lost with it", "say where with --results")
     location = parse_location(uri)

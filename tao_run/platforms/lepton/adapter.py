@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tao_run.errors import BackendUnreachable, NoSuchJob, ProtocolError, TaoRunError
@@ -26,12 +27,16 @@ from tao_run.platforms.lepton.states import read_status
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from tao_run.clock import Clock
+    from tao_run.credentials import Credentials
     from tao_run.jobs.request import JobRequest
+    from tao_run.jobs.store import Store
     from tao_run.platforms.lepton.options import Options
     from tao_run.platforms.lepton.preparing import Place
     from tao_run.platforms.lepton.workspace import Workspace
 
 _VERIFY_STEP = 1.0
+_PLACE_SECONDS = 60.0
 _USER_VARIABLE = "LEPTON_STORAGE_USER"
 
 
@@ -43,6 +48,18 @@ class LeptonSDK(Platform):
     required_credentials = ("LEPTON_WORKSPACE_ID", "LEPTON_AUTH_TOKEN")
     #: how long `cancel` waits until a job is seen to have stopped
     verify_seconds = 20.0
+
+    def __init__(
+        self,
+        credentials: Credentials | None = None,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(credentials, store, clock, note)
+        self._api = lru_cache(maxsize=None)(self._connect)
+        self._places: dict[Any, tuple[float, Place]] = {}
+        self._place_lock = Lock()
 
     # -- before launch -------------------------------------------------------------------------------
 
@@ -71,18 +88,30 @@ class LeptonSDK(Platform):
 
         request, options = job.request, self._options(job.request)
         workspace, place = self.workspace(job.account), self.place(request, job.account)
-        root = self._results_root(request) or (f"{place.mount_path}/results" if place.mount_path else "")
+        root = self._results_root(request) or place.results_root
         launch = preparing.build_launch(job, options, place, self.credentials, root)
         body = workspace.sdk.wire_body(launch.native)
         return Launch(launch.job, body, launch.secrets, None, launch.notes, launch.extra)
 
+    def discovered_results(self, request: JobRequest) -> str:
+        return self.place(request, self.account(request)).results_root
+
     def place(self, request: JobRequest, account: str) -> Place:
-        """Where a job of this request would run. Raises UsageError listing what there is."""
+        """Where a job of this request would run: asked once a minute at most, checks and submission share it.
+
+        Raises UsageError listing what there is.
+        """
         from tao_run.platforms.lepton.preparing import find_place
 
         options = self._options(request)
         user = options.storage_user or self.credentials.setting(_USER_VARIABLE)
-        return find_place(self.workspace(account), request, options, user)
+        key = (account, user, options, request.gpus, request.mount)
+        with self._place_lock:
+            known = self._places.get(key)
+            if known is None or self.clock.monotonic() - known[0] > _PLACE_SECONDS:
+                found = find_place(self.workspace(account), request, options, user)
+                known = self._places[key] = (self.clock.monotonic(), found)
+        return known[1]
 
     def _options(self, request: JobRequest) -> Options:
         from tao_run.jobs.request import parse_model
@@ -261,15 +290,6 @@ class LeptonSDK(Platform):
         return str(current_account(self.credentials, options or {}))
 
     # -- the workspace -----------------------------------------------------------------------------------
-
-    @property
-    def _api(self) -> Callable[[str], LeptonApi]:
-        """The session with an account, one for the life of this adapter."""
-        found: Callable[[str], LeptonApi] | None = self.__dict__.get("_sessions")
-        if found is None:
-            found = lru_cache(maxsize=None)(self._connect)
-            self.__dict__["_sessions"] = found
-        return found
 
     def _connect(self, account: str) -> LeptonApi:
         return LeptonApi(parse_account(account), token(self.credentials), self.clock)

@@ -46,6 +46,11 @@ class Place:
         """The shared mount in the container."""
         return None if self.mount is None else str(self.mount["mount_path"])
 
+    @property
+    def results_root(self) -> str:
+        """Where results go that were given no other place; empty without a mount."""
+        return f"{self.mount_path}/results" if self.mount_path else ""
+
 
 def find_place(workspace: Workspace, request: JobRequest, options: Options, user: str) -> Place:
     """Discover in at most three requests, the last two at the same time. Raises UsageError listing what there is."""

@@ -73,6 +73,16 @@ def test_checks_only_read(desk: Desk) -> None:
     assert {request.method for request in desk.lepton.requests} == {"GET"}
 
 
+def test_checks_and_submission_discover_once(desk: Desk) -> None:
+    request = desk.request(options=ON_GROUP)
+    desk.platform.check_access(request)
+    assert desk.platform.discovered_results(request) == "/mnt/lustre/results"
+    desk.submit(options=ON_GROUP)
+    assert len(desk.lepton.asked("GET", "/shapes")) == 1
+    desk.submit(options=ON_GROUP, gpus=1)
+    assert len(desk.lepton.asked("GET", "/shapes")) == 2
+
+
 def test_shapes_as_sdk_users_know_them(desk: Desk) -> None:
     shapes = desk.platform.list_resource_shapes()
     found = shapes["h100-pool-abcd/gpu.8xh100-sxm"]
