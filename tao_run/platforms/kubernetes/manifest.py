@@ -129,7 +129,9 @@ def _pod(job: Job, options: Options, parts: Parts) -> Manifest:
         "dnsPolicy": "ClusterFirstWithHostNet" if options.host_network else None,
     }
     container = _container(job, options, parts, mounts)
-    return {"restartPolicy": "Never", "containers": [container], **{k: v for k, v in optional.items() if v}}
+    # as process 1 bash would take no signal and reap nobody: with a shared namespace the pause process is that
+    always = {"restartPolicy": "Never", "shareProcessNamespace": True, "containers": [container]}
+    return {**always, **{k: v for k, v in optional.items() if v}}
 
 
 def _container(job: Job, options: Options, parts: Parts, mounts: list[Manifest]) -> Manifest:

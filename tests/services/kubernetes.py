@@ -1,0 +1,130 @@
+"""A real Kubernetes API server for tests, and a node on a private dockerd that really runs Jobs.
+
+`python -m tests.services.kubernetes` builds the binaries, once; `scripts/test` starts that early, in the background.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.services.docker import DockerService, can_run_docker, docker_service, free_port
+
+SCRIPTS = Path(__file__).parent / "kubernetes"
+PARTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+#: seconds a test session waits for a build that is under way
+PATIENCE = float(os.environ.get("TAO_RUN_KUBERNETES_WAIT", "600"))
+
+
+def binaries() -> Path:
+    """Where the binaries are kept: TAO_RUN_KUBERNETES_BIN, else the user's cache (whatever HOME a test sets)."""
+    named = os.environ.get("TAO_RUN_KUBERNETES_BIN")
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    return Path(named) if named else home / ".cache" / "tao-run-tests" / "kubernetes-1.20.2"
+
+
+def can_build() -> bool:
+    """Root on Debian 12, whose source package and compiler the build needs."""
+    release = Path("/etc/os-release")
+    return can_run_docker() and release.is_file() and 'VERSION_ID="12"' in release.read_text()
+
+
+def is_complete() -> bool:
+    return all(os.access(binaries() / part, os.X_OK) for part in PARTS)
+
+
+def build() -> int:
+    """Build in the foreground, at low priority; while it runs its process id is in `building`."""
+    if is_complete() or not can_build():
+        return 0
+    binaries().mkdir(parents=True, exist_ok=True)
+    marker = binaries() / "building"
+    marker.write_text(str(os.getpid()))
+    try:
+        return subprocess.run(["nice", "-n", "10", str(SCRIPTS / "k8s-build"), str(binaries())], check=False).returncode
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def _is_building() -> bool:
+    try:
+        os.kill(int((binaries() / "building").read_text()), 0)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def require_binaries() -> Path:
+    """The binaries; waits for a build that is under way, skips where there is none."""
+    if not can_run_docker():
+        pytest.skip("a real Kubernetes needs root on Linux and apt-get")
+    deadline = time.monotonic() + PATIENCE
+    while not is_complete() and _is_building():
+        if time.monotonic() > deadline:
+            pytest.skip(f"the build of kube-apiserver has not ended within {PATIENCE:.0f} s")
+        time.sleep(1)
+    if not is_complete():
+        pytest.skip("no kube-apiserver here: `python -m tests.services.kubernetes` builds it (5 minutes, Debian 12)")
+    return binaries()
+
+
+@dataclass(frozen=True)
+class KubernetesService:
+    """A cluster of one node. Contexts of its kubeconfig: test (all rights), alice (none yet), nobody (401)."""
+
+    directory: Path
+    port: int
+    docker: DockerService
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.directory / "kubeconfig"
+
+    def pid(self, name: str) -> int:
+        return int((self.directory / f"{name}.pid").read_text())
+
+
+def _run(script: str, *args: str) -> None:
+    done = subprocess.run([str(SCRIPTS / script), *args], text=True, capture_output=True, timeout=300, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{script} failed: {done.stdout[-1000:]}{done.stderr[-2000:]}")
+
+
+@contextmanager
+def kubernetes_service() -> Iterator[KubernetesService]:
+    """A cluster of one's own: its images are those of the Docker service (mini:1, py:1)."""
+    found = str(require_binaries())
+    missing = [tool for tool in ("etcd", "jq", "openssl", "curl") if not shutil.which(tool)]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed: `python -m tests.services.kubernetes` does")
+    directory = tempfile.mkdtemp(prefix="tao-k8s-")
+    port = str(free_port())
+    with docker_service() as docker:
+        try:
+            _run("k8s-up", directory, found, port, str(free_port()), "node")
+            _run("k8s-node-up", directory, found, port, str(free_port()), docker.host.removeprefix("unix://"))
+            yield KubernetesService(Path(directory), int(port), docker)
+        finally:
+            _run("k8s-down", directory)
+
+
+@pytest.fixture(scope="session")
+def kubernetes_cluster() -> Iterator[KubernetesService]:
+    """The session's cluster."""
+    with kubernetes_service() as service:
+        yield service
+
+
+if __name__ == "__main__":
+    sys.exit(build())
