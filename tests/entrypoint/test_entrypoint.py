@@ -23,6 +23,7 @@ from tao_run.entrypoint.values import plain
 from tao_run.errors import UsageError
 from tao_run.jobs.model import Job
 from tao_run.jobs.request import parse_request, to_record
+from tao_run.runner.plan import decode
 
 KEYS = {"ACCESS_KEY": "canary-access", "SECRET_KEY": "canary-secret", "HF_TOKEN": "canary-hf", "NGC_KEY": "canary-ngc"}
 JOB_ID = "0123456789abcdef"
@@ -194,7 +195,8 @@ def test_secrets_travel_by_name_and_only_those_that_are_needed_and_there() -> No
     s3 = {"AWS_ACCESS_KEY_ID": "ACCESS_KEY", "AWS_SECRET_ACCESS_KEY": "SECRET_KEY"}
     assert entry_of(job_of(command="x"), KEYS).secrets == {}
     assert entry_of(job_of(command="x", inputs={"/d": "s3://bucket/x"}), KEYS).secrets == s3
-    assert entry_of(job_of(command="x", spec={"m": "hf_model://a/b"}), KEYS).secrets == {
+    hub = entry_of(job_of(command="x", spec={"m": "hf_model://a/b"}), KEYS)
+    assert hub.secrets == {
         **s3,
         "HF_TOKEN": "HF_TOKEN",
         "NGC_KEY": "NGC_KEY",
@@ -261,7 +263,7 @@ def test_the_whole_request_reaches_the_plan() -> None:
     selective = {"annotation": "ann", "keys": ["v"]}
     job = job_of(
         command=["a b"],
-        spec={"ann": "s3://b/a", 3: "x"},
+        spec={"ann": "s3://b/a"},
         inputs={"m": {"uri": "s3://b/m", "selective": selective, "optional": True}, "n": ["s3://b/1", "s3://b/2"]},
         outputs={"/o": "s3://b/o", "p": None},
         upload_excludes=["inputs/"],
@@ -273,6 +275,7 @@ def test_the_whole_request_reaches_the_plan() -> None:
     )
     plan = plan_in(entry_of(job))
     assert plan["command"] == "'a b'"
+    assert decode(plan["spec"]) == {"ann": "s3://b/a"}
     assert plan["inputs"] == [
         {"key": "m", "uri": "s3://b/m", "optional": True, "selective": selective, "extract_to_parent": False},
         {"key": "n", "uri": ["s3://b/1", "s3://b/2"], "optional": False, "extract_to_parent": False},

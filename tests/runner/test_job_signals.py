@@ -91,7 +91,7 @@ def test_a_command_that_ignores_the_signal_is_killed_after_the_grace(container: 
 
 def test_a_warning_signal_is_passed_on_and_ends_nothing(container: Container) -> None:
     process = container.start(
-        command="cd {results_dir}; trap 'echo > warned' USR1; touch up; while [ ! -e warned ]; do sleep .05; done; exit 7"
+        command="cd {results_dir}; trap 'echo > w' USR1; touch up; while [ ! -e w ]; do sleep .05; done; exit 7"
     )
     container.wait_for((container.results / "up").exists)
     process.send_signal(signal.SIGUSR1)
