@@ -19,8 +19,11 @@ BUCKET = "tao-quickstart"
 @contextmanager
 def s3_server() -> Iterator[str]:
     """An S3 server on a free port of this machine, in this process; yields its address."""
+    import logging
+
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line per request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -57,7 +60,7 @@ def tao_run(*arguments: str) -> int:
 
 def main() -> int:
     """Run the job and show what came of it; the exit code is the job's outcome."""
-    keys = {"ACCESS_KEY": "quickstart", "SECRET_KEY": secrets.token_hex(16)}
+    keys = {"ACCESS_KEY": secrets.token_hex(8), "SECRET_KEY": secrets.token_hex(16)}
     state = Path(tempfile.mkdtemp(prefix="tao-run-quickstart-"))
     try:
         with s3_server() as endpoint:

@@ -138,7 +138,8 @@ def parse_env(text: str, source: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _permission_warning(path: Path) -> list[str]:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077 and stat.S_ISREG(status.st_mode):
         return [f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}"]
     return []

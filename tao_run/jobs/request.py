@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -197,10 +197,27 @@ def parse_request(data: Mapping[str, Any], source: str = "the job") -> JobReques
 
 
 def refuse_secret_values(request: JobRequest, source: str) -> None:
-    """Raises UsageError if a plain variable holds a secret: its value would be recorded and shown."""
+    """Raises UsageError if a secret's value is part of the request: it would be recorded and shown."""
     for name, value in request.env.items():
-        if holds_secret(value) or (is_secret_name(name) and value):
+        if is_secret_name(name) and value:
             raise UsageError(f"{source}: env: {name} is a secret", f"pass it by name: --secret {name}")
+    for place, text in _texts(to_record(request), ""):
+        if holds_secret(text):
+            raise UsageError(
+                f"{source}: {place} holds the value of a credential",
+                "pass credentials by name: --secret NAME, and $NAME in the command",
+            )
+
+
+def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _texts(item, f"{place}[{number}]")
 
 
 def parse_model(model: type[M], data: Mapping[str, Any], source: str) -> M:

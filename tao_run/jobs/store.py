@@ -50,7 +50,7 @@ class Store:
 
     def add(self, job: Job, launcher: str) -> None:
         """Record a job that is about to be launched by process `launcher`."""
-        spec = redact(json.dumps(dict(job.spec), ensure_ascii=False))
+        spec = json.dumps(dict(job.spec), ensure_ascii=False)
         with self._write() as db:
             db.execute(
                 "INSERT INTO jobs(id, name, platform, account, spec, created_at, results_dir, group_id,"
@@ -69,6 +69,11 @@ class Store:
                 (backend_id, job_id),
             )
 
+    def unconfirmed(self, job_id: str) -> None:
+        """Record that the launching process no longer waits for an answer: whoever looks next finds out."""
+        with self._write() as db:
+            db.execute("UPDATE jobs SET launcher='::' WHERE id=? AND backend_id IS NULL", (job_id,))
+
     def observe(self, job_id: str, status: JobStatus) -> Job:
         """Record an observation and return the job as it is known then. Terminal states never change."""
         return self.observe_many({job_id: status})[job_id]
@@ -85,7 +90,7 @@ class Store:
         with self._write() as db:
             db.execute(
                 "INSERT INTO groups(id, name, members, created_at) VALUES(?,?,?,?)",
-                (group_id, name, redact(json.dumps(list(members))), datetime.now(timezone.utc).timestamp()),
+                (group_id, name, json.dumps(list(members)), datetime.now(timezone.utc).timestamp()),
             )
 
     # -- reading -------------------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ def submit(platform: Platform, store: Store, job: Job) -> Job:
     try:
         backend_id = platform.launch(launch)
     except BackendUnreachable as error:
+        store.unconfirmed(job.id)
         backend_id = _after_lost_reply(platform, job, error)
     except TaoRunError as error:
         refused = JobStatus(JobState.ERROR, "SubmitRefused", error.message, observed_at=platform.clock.now())

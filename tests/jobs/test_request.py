@@ -8,7 +8,7 @@ from tao_run.errors import UsageError
 from tao_run.jobs.durations import parse_duration, short_duration
 from tao_run.jobs.model import job_name
 from tao_run.jobs.request import JobRequest, parse_request, to_record
-from tao_run.redact import register
+from tao_run.redact import redact, register
 
 
 def test_a_whole_request_survives_the_record() -> None:
@@ -58,11 +58,29 @@ def test_each_fault_is_one_clear_line(data: dict[str, object], said: str) -> Non
     assert "\n" not in raised.value.message
 
 
-def test_a_known_secret_value_is_refused_whatever_its_name() -> None:
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"env": {"HARMLESS": "x hf_secret_value_1234"}},
+        {"command": "login --token hf_secret_value_1234"},
+        {"command": ["login", "hf_secret_value_1234"]},
+        {"spec": {"train": {"tokens": ["hf_secret_value_1234"]}}},
+        {"options": {"docker": {"x": "hf_secret_value_1234"}}},
+    ],
+)
+def test_a_known_secret_value_is_refused_wherever_it_stands(data: dict[str, object]) -> None:
     register(["hf_secret_value_1234"])
-    with pytest.raises(UsageError) as raised:
-        parse_request({"env": {"HARMLESS": "x hf_secret_value_1234"}})
-    assert "hf_secret_value_1234" not in raised.value.message
+    with pytest.raises(UsageError, match="--secret|holds the value") as raised:
+        parse_request(data)
+    assert "hf_secret_value_1234" not in raised.value.message + raised.value.hint
+
+
+def test_a_short_secret_does_not_blank_out_ordinary_text() -> None:
+    register(["minio1"])
+    assert parse_request({"command": "ls /data/minio1/x"}).command == "ls /data/minio1/x"
+    assert redact("key minio1 refused, see s3://minio1-data/x") == "key [redacted] refused, see s3://minio1-data/x"
+    with pytest.raises(UsageError):
+        parse_request({"env": {"HARMLESS": "minio1"}})
 
 
 @pytest.mark.parametrize(

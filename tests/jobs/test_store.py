@@ -126,7 +126,7 @@ def test_groups_keep_their_members(store: Store) -> None:
 
 def test_secret_values_never_reach_the_file(store: Store) -> None:
     register(["s3cr3t-value-of-a-test"])
-    job = make_job(spec={"command": "echo s3cr3t-value-of-a-test"})
+    job = make_job()
     store.add(job, "h:1:1")
     store.observe(job.id, JobStatus(JobState.RUNNING, message="token s3cr3t-value-of-a-test refused"))
     store.close()
