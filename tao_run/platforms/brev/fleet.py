@@ -138,6 +138,8 @@ class Fleet:
         try:
             self.cli.call("delete", instance.name)
         except BackendRejected as error:
+            if self.get(name) is None:
+                return  # somebody else was faster
             hint = f"brev set {instance.org}, then again" if instance.org else "`brev ls` shows it"
             raise BackendRejected(f"instance {name} could not be deleted: {error}", hint) from None
         for look in range(DELETE_LOOKS):

@@ -12,7 +12,11 @@ from tao_run.jobs.request import Seconds, Strict
 class BrevOptions(Strict):
     """Options of the brev platform."""
 
-    instance: str | None = Field(None, description="run on this existing instance (name or id); it is never deleted")
+    instance: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+        description="run on this existing instance (name or id); it is never deleted",
+    )
     gpu_type: str | None = Field(
         None, description="rent an instance for this job: a GPU (L40S, A100, H100, ...) or an exact instance type"
     )
@@ -21,7 +25,7 @@ class BrevOptions(Strict):
     min_disk: float | None = Field(None, gt=0, description="at least this much disk, in GB")
     keep_instance: bool = Field(False, description="keep the rented instance when the job has ended; it costs money")
     boot_timeout: Seconds = Field(900, description="how long an instance may take until commands run on it")
-    shm_size: str = Field("16g", pattern=r"^\d+[bkmg]?$", description="size of /dev/shm in the container")
+    shm_size: str = Field("16g", pattern=r"^\d+[bkmgBKMG]?$", description="size of /dev/shm in the container")
     pull_policy: Literal["missing", "always"] = Field(
         "missing", description="pull the image only if the instance does not have it, or always"
     )

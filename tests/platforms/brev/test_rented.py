@@ -234,6 +234,7 @@ def test_dry_run_shows_everything_and_creates_nothing(desk: Desk) -> None:
         ({"mount": "nfs"}, "no shared mount"),
         ({"gpus": 0}, "--gpus must be 1 or more"),
         ({"image": None}, "an image is needed"),
+        ({"options": {"gpu_type": None, "instance": "--all"}}, "String should match pattern"),
         ({"options": {"instance": "box"}}, "instance names an existing one"),
     ],
 )
