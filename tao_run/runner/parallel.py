@@ -6,7 +6,7 @@ import random
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Callable, Iterable, Iterator, TypeVar
+from typing import Callable, Iterable, Iterator, Sequence, TypeVar
 
 from .errors import Transient, Unreachable
 from .stop import Stop
@@ -54,9 +54,9 @@ def run_all(tasks: Iterable[Callable[[], None]], workers: int, stop: Stop, tick:
         pool.shutdown(wait=not stop.requested)
 
 
-def retrying(action: Callable[[], T], stop: Stop) -> T:
+def retrying(action: Callable[[], T], stop: Stop, delays: Sequence[float] = _DELAYS) -> T:
     """The result of `action`, tried again with back-off when the store fails in a way that may pass."""
-    for delay in _DELAYS:
+    for delay in delays:
         try:
             return action()
         except (Transient, Unreachable):
