@@ -13,7 +13,7 @@ from .stage import Moved, Stage
 from .stop import Stop
 from .uris import HF_DATASET, NGC, Uri, confined
 
-HUGGINGFACE = "huggingface_hub>=0.23,<2"
+HUGGINGFACE = "huggingface_hub>=0.23,<3"
 # A hub directory with exactly one of these is a checkpoint in wrapping: the file itself is what tools want.
 _CHECKPOINTS = (".pth", ".pth.tar", ".pt", ".ckpt", ".hdf5", ".tlt")
 
