@@ -12,13 +12,17 @@ from tao_run.errors import RecordError, TaoRunError, UsageError
 from tao_run.jobs.evidence import evidence_of
 from tao_run.jobs.model import ID_LENGTH, Job, JobState
 from tao_run.jobs.resume import with_resume
+from tao_run.jobs.splits import missing_members, submit_members
 
 if TYPE_CHECKING:
     from tao_run.analysis import FailureAnalysis
+    from tao_run.jobs.request import JobRequest
     from tao_run.jobs.store import Store
     from tao_run.platforms.base import Platform
 
+#: reasons of jobs that the backend never ran: to submit them again is what a retry is for
 NEVER_LAUNCHED = "NeverLaunched"
+SUBMIT_REFUSED = "SubmitRefused"
 
 
 def latest_attempt(store: Store, job: Job) -> Job:
@@ -45,7 +49,7 @@ def why_not(job: Job, analysis: FailureAnalysis | None) -> str:
         return "it was canceled"
     if not job.status.state.terminal:
         return f"it has not failed: it is {job.status.state}"
-    if job.status.reason == NEVER_LAUNCHED:
+    if job.status.reason in (NEVER_LAUNCHED, SUBMIT_REFUSED):
         return ""
     if analysis is None or not analysis.retryable:
         cause = analysis.title if analysis else "nothing says that the infrastructure was at fault"
@@ -119,14 +123,19 @@ class AutomaticRetry:
         existing = latest_attempt(self._store, job)
         if existing.id != job.id:
             return existing
-        if job.status.state is not JobState.ERROR:
+        if job.status.state is not JobState.ERROR or job.status.reason == SUBMIT_REFUSED:
             return None
         allowed = int(job.spec.get("retries") or 0)
         done = attempts_before(self._store, job)
         if done >= allowed:
             return None
+        from tao_run.platforms.lifecycle import Unconfirmed
+
         try:
             return self._again(job, done, allowed)
+        except Unconfirmed as error:
+            self._note(f"{job.name}: {error.message}")
+            return error.job
         except TaoRunError as error:
             self._note(f"{job.name}: not retried: {error.message}")
             return None
@@ -150,3 +159,54 @@ def check_worth(job: Job, analysis: FailureAnalysis | None) -> None:
     if reason:
         hint = f"`tao-run analyze {job.id}` says what to change; --force runs it again as it is"
         raise UsageError(f"{job.name} is not retried: {reason}", hint)
+
+
+def retry_latest(platform: Platform, store: Store, job: Job, *, force: bool = False, resume: bool = False) -> Job:
+    """Look at the latest attempt of a job and submit it again. Raises UsageError if that makes no sense.
+
+    `force` overrules the analysis and a cancel; what is alive or complete is never run a second time.
+    """
+    from tao_run.platforms.lifecycle import observe
+
+    latest = observe(platform, store, [latest_attempt(store, job)])[0]
+    if latest.id != job.id:
+        platform.note(f"{job.name} was retried before; its latest attempt is {latest.name}")
+    if not latest.status.state.terminal or latest.status.state is JobState.COMPLETE:
+        check_worth(latest, None)
+    if force:
+        return retry(platform, store, latest, resume=resume)
+    analysis = analysis_of(platform, latest, platform.clock.now()) if latest.status.state is JobState.ERROR else None
+    check_worth(latest, analysis)
+    return retry(platform, store, latest, analysis, resume)
+
+
+def retry_group(
+    platform_of: Callable[[Job | JobRequest], Platform],
+    store: Store,
+    group: str,
+    note: Callable[[str], None],
+    *,
+    force: bool = False,
+    resume: bool = False,
+) -> list[Job]:
+    """What failed in a group is submitted again, and what was never submitted is submitted; the rest is left alone.
+
+    `note` is told of each failed job that is not retried, and why. Raises GroupIncomplete, NoSuchJob.
+    """
+    group_id, missing = missing_members(store, group)
+    latest = {found.id: found for found in (latest_attempt(store, job) for job in store.in_group(group))}
+    again: list[Job] = []
+    for job in latest.values():
+        try:
+            again.append(retry_latest(platform_of(job), store, job, force=force, resume=resume))
+        except TaoRunError as error:
+            if not isinstance(error, UsageError) or _failed(store, job):
+                note(error.message)
+    if missing:
+        note(f"{len(missing)} members of the group were never submitted; they are now")
+        again += submit_members(platform_of(missing[0]), store, group_id, missing)
+    return again
+
+
+def _failed(store: Store, job: Job) -> bool:
+    return store.get(job.id).status.state in (JobState.ERROR, JobState.CANCELED)

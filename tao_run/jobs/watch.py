@@ -48,12 +48,12 @@ class Pace:
     def succeeded(self, now: float, interval: float, changed: bool) -> None:
         """Next look after a growing delay, up to the interval; sooner again when something has changed."""
         self.failures = 0
-        if changed:
-            self.looks = min(self.looks, _AFTER_CHANGE)
+        restarts = changed and self.looks > _AFTER_CHANGE
+        if restarts:
+            self.looks = _AFTER_CHANGE
         ramp = FIRST_DELAYS[self.looks] if self.looks < len(FIRST_DELAYS) else interval
-        floor = interval / _BUSIEST if changed else 0.0
         self.looks += 1
-        self.due = now + min(interval, max(ramp, floor))
+        self.due = now + min(interval, max(ramp, interval / _BUSIEST if restarts else 0.0))
 
     def failed(self, now: float, interval: float, error: TaoRunError, chance: float) -> None:
         """Back off: doubled with each failure, spread by chance so that many watchers do not come together."""

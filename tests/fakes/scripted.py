@@ -68,7 +68,7 @@ class Backend:
         """Count an operation, and fail if the script says so."""
         with self.lock:
             self.calls[operation] = self.calls.get(operation, 0) + 1
-            error = self.fault(operation)
+        error = self.fault(operation)
         if error is not None:
             raise error
 
