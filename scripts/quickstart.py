@@ -68,8 +68,11 @@ def main() -> int:
             os.environ.update(NO_PROXY="127.0.0.1", TAO_ENV_FILE=os.devnull)
             count = upload_dataset(endpoint, keys)
             print(f"S3 server at {endpoint}, {count} files uploaded to s3://{BUCKET}/dataset/")
-            outcome = tao_run("submit", "examples/daft.yaml", "--platform", "local", "--interval", "0.02")
-            tao_run("logs", "@last")
+            submitted = tao_run("submit", "examples/daft.yaml", "--platform", "local", "--detach")
+            if submitted:
+                return submitted
+            tao_run("logs", "@last", "--follow")
+            outcome = tao_run("watch", "@last", "--interval", "0.02")
             tao_run("status", "@last")
             tao_run("results", "@last", "--list")
             return outcome

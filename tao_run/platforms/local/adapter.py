@@ -75,6 +75,11 @@ class LocalSDK(Platform):
         bucket = self.credentials.setting("S3_BUCKET_NAME")
         return f"s3://{bucket}/results" if bucket else str(self.store.directory / "results")
 
+    def _work_root(self, job: Job) -> str:
+        """Where results are written first: their own place, or a directory of ours on their way to a bucket."""
+        root, _, _ = job.results_dir.rpartition("/")
+        return root if "://" not in root else str(self.store.directory / "results")
+
     def prepare(self, job: Job) -> Launch:
         from tao_run.entrypoint import entry_for
         from tao_run.jobs.request import parse_model
@@ -83,7 +88,7 @@ class LocalSDK(Platform):
 
         request = job.request
         options = parse_model(Options, request.for_platform(), "options of platform local")
-        entry = entry_for(job, results_root=job.results_dir.rsplit("/", 1)[0])
+        entry = entry_for(job, results_root=self._work_root(job), credentials=self.credentials)
         pool, per_node = self._gpu_pool(options.gpu_ids, request.gpus)
         directory = self._directory(job)
         plan: dict[str, Any] = {
