@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tao_run.credentials import Credentials
 
 _AT_ONCE = 16
+_OURS = ".tao-run/"  # what the runner keeps for itself beside the results
 
 
 def walk(root: str, credentials: Credentials) -> Iterator[tuple[str, int | None]]:
@@ -59,5 +60,6 @@ def _fetch(store: S3Store, root: Location, name: str, target: Path) -> None:
 
 def _walk_files(root: Path) -> Iterator[tuple[str, int | None]]:
     for path in sorted(root.rglob("*")):
-        if path.is_file():
-            yield path.relative_to(root).as_posix(), path.stat().st_size
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and not name.startswith(_OURS):
+            yield name, path.stat().st_size

@@ -36,7 +36,8 @@ def test_version_and_help(tao: CommandLine) -> None:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_has_help_with_an_example(tao: CommandLine, command: str) -> None:
-    ended = tao.process(command, "--help")
+    words = {"instances": ["list"], "paths": ["check"]}.get(command, [])
+    ended = tao.process(command, *words, "--help")
     assert ended.code == 0, ended.err
     assert f"tao-run {command}" in ended.out.replace("\n", " ")
     assert "Example" in ended.out
@@ -212,7 +213,7 @@ def test_results_are_listed(tao: CommandLine) -> None:
     )
     finish(tao)
     listed = tao("--format", "json", "results", "@last", "--list").json
-    assert [entry["path"] for entry in listed["files"]] == ["a"]
+    assert [entry["path"] for entry in listed["files"]] == ["a", "tao-run.json"]
     assert Path(listed["results_dir"]).parent == Path("out").absolute()
 
 
@@ -242,5 +243,5 @@ def test_debug_shows_a_traceback_and_no_secret(tao: CommandLine) -> None:
     tao.extra["HF_TOKEN"] = "hf_debug_canary_1234"
     ended = tao("--debug", "submit", "--platform", "local", "--env", "X=hf_debug_canary_1234", "--", "x")
     assert ended.code == 2, ended
-    assert "--secret X" in ended.err
+    assert "--secret NAME" in ended.err
     assert "hf_debug_canary_1234" not in ended.out + ended.err
