@@ -59,7 +59,14 @@ def current_account(credentials: Credentials, options: Mapping[str, object]) -> 
             "LEPTON_WORKSPACE_ID is not a workspace id",
             "a credential `id:token` is two values: LEPTON_WORKSPACE_ID and LEPTON_AUTH_TOKEN",
         )
-    return Account(workspace, _url(workspace, credentials, options))
+    url = _url(workspace, credentials, options)
+    named = url.partition(_PATH)[2].partition("/")[0]
+    if named != quote(workspace, safe=""):
+        raise UsageError(
+            f"the Lepton API address is of workspace {named}, but the workspace asked for is {workspace}",
+            "make LEPTON_WORKSPACE_URL and LEPTON_WORKSPACE_ID (or option workspace) agree",
+        )
+    return Account(workspace, url)
 
 
 def token(credentials: Credentials) -> str:

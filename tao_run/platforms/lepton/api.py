@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from requests.adapters import HTTPAdapter
 
 #: seconds: to connect, and between two bytes of an answer
-TIMEOUT = (5.0, 60.0)
+TIMEOUT = (5.0, 30.0)
 _LONGEST_WAIT = 60.0
 _RETRIED = (429, 502, 503, 504)
 ALIVE_AND_ARCHIVE = "alive_and_archive"
@@ -37,8 +37,9 @@ class LeptonApi:
     PermissionRefused, NotFound, Conflict, BackendRejected.
     """
 
-    def __init__(self, account: Account, token: str, clock: Clock) -> None:
+    def __init__(self, account: Account, token: str, clock: Clock, timeout: tuple[float, float] = TIMEOUT) -> None:
         self.account = account
+        self.timeout = timeout
         self.clock = clock
         self.token = token
 
@@ -78,7 +79,7 @@ class LeptonApi:
         """An answer whose body is read as it comes; a silence of `idle_seconds` breaks it off."""
         with network_errors():
             url = self.account.url + path
-            with self.session.get(url, stream=True, timeout=(TIMEOUT[0], idle_seconds)) as response:
+            with self.session.get(url, stream=True, timeout=(self.timeout[0], idle_seconds)) as response:
                 if response.status_code >= 400:
                     raise failure(response)
                 yield response
@@ -86,7 +87,7 @@ class LeptonApi:
     def _json(self, method: str, path: str, **arguments: Any) -> Any:
         session = self.session
         with network_errors():
-            response = session.request(method, self.account.url + path, timeout=TIMEOUT, **arguments)
+            response = session.request(method, self.account.url + path, timeout=self.timeout, **arguments)
         return document(response)
 
     def _authorize(self, request: PreparedRequest) -> PreparedRequest:
@@ -126,7 +127,7 @@ def _patient_adapter(clock: Clock) -> HTTPAdapter:
         max_retries=PatientRetry(
             total=4,
             connect=1,
-            read=2,
+            read=1,
             status=4,
             backoff_factor=0.5,
             status_forcelist=_RETRIED,

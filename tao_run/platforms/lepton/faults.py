@@ -64,6 +64,8 @@ def network_errors() -> Iterator[None]:
     except (exceptions.ChunkedEncodingError, exceptions.ContentDecodingError):
         raise ProtocolError("the Lepton API broke off its answer", "try again in a minute") from None
     except exceptions.RequestException as error:
+        if "timed out" in str(error):  # a time-out that outlived its retries is no Timeout to requests
+            raise BackendUnreachable("the Lepton API did not answer in time", "try again in a minute") from None
         raise BackendUnreachable(
             f"the Lepton API cannot be reached ({_cause(error)})", "look at the network and at LEPTON_WORKSPACE_URL"
         ) from None
@@ -97,6 +99,8 @@ def failure(response: Response) -> TaoRunError:
         return PermissionRefused(
             f"the token may not do this in the workspace{said}", "ask the workspace's administrator for the role"
         )
+    if status == 407:
+        return BackendUnreachable("the proxy wants a login before the Lepton API", "look at HTTPS_PROXY and NO_PROXY")
     if status == 429:
         return RateLimited("Lepton asks to slow down", "wait a minute", retry_after=_retry_after(response))
     if status >= 500:

@@ -58,7 +58,10 @@ class JobLog:
             yield note(f"attempt {count} of {len(attempts)} ended: {plain(attempt.state)}")
 
     def replica_ids(self, wanted: str | None) -> list[str]:
-        """The replica ids that a rank or a name stands for; `[""]`, all of them, if none is wanted."""
+        """The replica ids that a rank or a name stands for; `[""]`, all of them, if none is wanted.
+
+        A rank that the job has and that has not started yet has none. Raises UsageError for any other.
+        """
         if wanted is None:
             return [""]
         path = job_path(self.job_id, "replicas")
@@ -68,6 +71,8 @@ class JobLog:
             return found
         if rank_of(wanted) is not None:
             return [wanted]  # an earlier incarnation: gone from the list, still in the log
+        if wanted.isdigit() and int(wanted) < self._workers:
+            return []
         known = ", ".join(str(r.rank) for r in replicas) or "none yet"
         raise UsageError(f"the job has no replica {wanted!r}", f"there are: {known}")
 
@@ -117,8 +122,11 @@ class JobLog:
 
     def with_marks(self, lines: int) -> int:
         """How many records to read so that `lines` of them are no marks."""
-        workers = number((self._job.get("spec") or {}).get("completions")) or 1
-        return lines + workers * MARKS_PER_WORKER if lines > 0 else 0
+        return lines + self._workers * MARKS_PER_WORKER if lines > 0 else 0
+
+    @property
+    def _workers(self) -> int:
+        return number((self._job.get("spec") or {}).get("completions")) or 1
 
 
 def as_line(item: Record | LogLine) -> LogLine:

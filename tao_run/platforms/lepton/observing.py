@@ -24,6 +24,7 @@ _MOST_PAGES = 200
 _MOST_EXPLAINED = 50
 _MOST_ASKED_AGAIN = 20
 _DEFAULT_TTL = 259_200
+_WAITING = ("Starting", "Queueing", "Restarting", "PendingRetry")
 
 
 class Observer:
@@ -34,11 +35,9 @@ class Observer:
 
     def statuses(self, jobs: Sequence[Job]) -> dict[str, JobStatus]:
         """The status of every job: a request each for one or two, pages of 500 jobs for more."""
-        alone = len(jobs) <= _ONE_BY_ONE
-        found = self._each(jobs) if alone else self._listed(jobs)
+        found = self._each(jobs) if len(jobs) <= _ONE_BY_ONE else self._listed(jobs)
         statuses = {job.id: self._status(job, found.get(job.backend_id or "")) for job in jobs}
-        if alone:
-            statuses = {job.id: self._with_issue(job, statuses[job.id]) for job in jobs}
+        self._add_issues(jobs, statuses)
         return self._explained(jobs, statuses, found)
 
     def document(self, job: Job) -> Document | None:
@@ -54,11 +53,14 @@ class Observer:
         return answer if isinstance(answer, dict) else None
 
     def find(self, job: Job) -> str | None:
-        """The id of the job that carries our label, or our name."""
-        rows = self._page(f"{LABEL}={job.id}", ALIVE_AND_ARCHIVE, 1, 10)
-        mine = [row for row in rows if _label(row) == job.id or _metadata(row).get("name") == job.name]
-        mine.sort(key=lambda row: int(_metadata(row).get("created_at") or 0))
-        return str(_metadata(mine[0])["id"]) if mine else None
+        """The id of the job that carries our label; it is looked for by name too before it is said not to exist."""
+        for question in ({"query": f"{LABEL}={job.id}"}, {"q": job.name}):
+            rows = self._api.rows("/jobs", "jobs", **question, job_query_mode=ALIVE_AND_ARCHIVE, page=1, page_size=20)
+            mine = [row for row in rows if _label(row) == job.id or _metadata(row).get("name") == job.name]
+            mine.sort(key=lambda row: int(_metadata(row).get("created_at") or 0))
+            if mine:
+                return str(_metadata(mine[0])["id"])
+        return None
 
     def replicas(self, job: Job) -> list[Replica]:
         """The job's workers by rank; none if it is gone or has not started."""
@@ -125,10 +127,19 @@ class Observer:
         message = "the job was deleted from the workspace by someone else before it was seen to end"
         return JobStatus(JobState.CANCELED, "Removed", message, "Gone", observed_at=now)
 
+    def _add_issues(self, jobs: Sequence[Job], statuses: dict[str, JobStatus]) -> None:
+        """Why jobs wait: asked of the replicas of a few at each look, and kept of the others as last seen."""
+        waiting = [job for job in jobs if statuses[job.id].native_state in _WAITING]
+        known = {job.id for job in waiting if _knows_issue(job.status, statuses[job.id])}
+        asked = 0 if len(jobs) > _PAGE else _ONE_BY_ONE
+        for job in sorted(waiting, key=lambda job: job.id in known):
+            if asked > 0:
+                asked -= 1
+                statuses[job.id] = self._with_issue(job, statuses[job.id])
+            elif job.id in known:
+                statuses[job.id] = replace(statuses[job.id], reason=job.status.reason, message=job.status.message)
+
     def _with_issue(self, job: Job, status: JobStatus) -> JobStatus:
-        """Why a job that is starting does not run yet: the trouble of its replicas."""
-        if status.native_state not in ("Starting", "Queueing", "Restarting", "PendingRetry"):
-            return status
         replica = first_issue(self.replicas(job))
         if replica is None:
             return status
@@ -159,6 +170,10 @@ class Observer:
                 f"there is no workspace {self._api.account.workspace} for this token",
                 "check LEPTON_WORKSPACE_ID and LEPTON_WORKSPACE_URL",
             ) from None
+
+
+def _knows_issue(last: JobStatus, now: JobStatus) -> bool:
+    return last.native_state == now.native_state and last.reason not in ("", now.reason)
 
 
 def _metadata(row: Document) -> Document:

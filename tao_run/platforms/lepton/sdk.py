@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from tao_run.errors import UsageError
-from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, TIMEOUT, LeptonApi, as_rows
+from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, LeptonApi, as_rows
 from tao_run.platforms.lepton.faults import document, network_errors, not_installed
 
 Document = dict[str, Any]
@@ -139,7 +139,7 @@ class LeptonSdk:
         account = api.account
         client = APIClient(workspace_id=account.workspace, auth_token=api.token, url=account.url)
         client._session.close()
-        client._session, client._timeout = session, TIMEOUT
+        client._session, client._timeout = session, api.timeout
         for name in ("job", "nodegroup", "shapes", "secret"):
             setattr(client, name, _plain(type(getattr(client, name)))(client))
         return client

@@ -21,7 +21,6 @@ _HOLD_SECRETS = ("/usersecrets", "/imagepullsecrets")  # the bodies that are mea
 
 class LeptonRig(Rig):
     name = "lepton"
-    poll_bound = 1
 
     def start(self, directory: Path) -> None:
         self.fake = FakeLepton().start()

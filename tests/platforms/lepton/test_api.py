@@ -28,6 +28,7 @@ STATUSES = [
     (401, CredentialRefused, 3),
     (403, PermissionRefused, 3),
     (404, NotFound, 2),
+    (407, BackendUnreachable, 6),
     (409, Conflict, 2),
     (422, BackendRejected, 2),
     (429, RateLimited, 6),
@@ -127,6 +128,13 @@ def test_a_write_is_never_repeated(lepton: FakeLepton, api: LeptonApi, fault: Fa
 def test_a_dropped_connection_on_a_read_is_tried_again(lepton: FakeLepton, api: LeptonApi) -> None:
     lepton.faults.add(Fault(drop="before"))
     assert api.rows("/jobs", "jobs") == []
+
+
+def test_an_answer_that_does_not_come(lepton: FakeLepton, clock: HurriedClock) -> None:
+    api = LeptonApi(Account("ws1", lepton.url), lepton.token, clock, timeout=(1, 0.1))
+    lepton.faults.add(Fault(delay=1, times=None))
+    with pytest.raises(BackendUnreachable, match="in time"):
+        api.get("/jobs")
 
 
 def closed_port() -> int:

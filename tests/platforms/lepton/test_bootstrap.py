@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 
 import pytest
 
-from tao_run.platforms.lepton.bootstrap import payload_variables, prelude
+from tao_run.platforms.lepton.bootstrap import Around, container_command, payload_variables, prelude
 
 SHOW = 'echo "$MASTER_ADDR $MASTER_PORT $NNODES $NODE_RANK $WORLD_SIZE $NUM_GPU_PER_NODE [$WORKER_ADDRS]"'
 
@@ -83,3 +84,55 @@ def test_a_payload_arrives_as_a_file_and_leaves_the_environment() -> None:
 def test_a_payload_that_is_too_large_is_refused() -> None:
     with pytest.raises(ValueError, match="more than"):
         payload_variables(b"x" * 1_000_000)
+
+
+def around(script: str, max_time: int | None = None) -> subprocess.Popen[str]:
+    command = container_command(script, Around("tao-run:abc:", 1, max_time=max_time))
+    return subprocess.Popen(command, env={"PATH": os.environ["PATH"]}, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("echo hi", 0, "hi\n"),
+        ("echo hi; exit 7", 7, "hi\ntao-run:abc: exit 7 \n"),
+        ("printf half; exit 2", 2, "halftao-run:abc: exit 2 \n"),
+        ("kill -KILL $$", 137, "tao-run:abc: exit 137 \n"),
+        ("no-such-command 2>/dev/null", 127, "tao-run:abc: exit 127 \n"),
+        ("trap 'echo cleaned up' EXIT; exit 3", 3, "cleaned up\ntao-run:abc: exit 3 \n"),
+    ],
+)
+def test_the_exit_code_is_kept_and_a_bad_one_is_logged(script: str, code: int, said: str) -> None:
+    with around(script) as process:
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (code, said)
+
+
+def test_the_script_is_told_to_stop_and_may_clean_up() -> None:
+    with around("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "bye\n")
+
+
+def test_a_script_that_dies_of_the_stop_says_so() -> None:
+    with around("echo up; exec sleep 60") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (143, "tao-run:abc: exit 143 stopped\n")
+
+
+def test_the_time_limit_ends_it_with_124() -> None:
+    with around("echo up; exec sleep 60", max_time=1) as process:
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (124, "up\ntao-run:abc: exit 124 limited\n")
+
+
+def test_a_script_within_its_time_limit_is_not_touched() -> None:
+    with around("echo fine", max_time=60) as process:
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "fine\n")

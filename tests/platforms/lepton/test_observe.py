@@ -132,6 +132,29 @@ def test_a_pending_job_says_why(desk: Desk, native: str) -> None:
     assert (status.state, status.reason, status.message) == (JobState.PENDING, ISSUE["reason"], ISSUE["message"])
 
 
+def test_among_many_jobs_some_say_why_at_each_look_and_none_forgets(desk: Desk) -> None:
+    jobs = many(desk, 6)
+    for job in jobs:
+        fake = desk.lepton.workspace.jobs[str(job.backend_id)]
+        fake.status["state"] = "Starting"
+        fake.add_replica(0, readiness_issue=ISSUE)
+    for look_number in (1, 2, 3):
+        before = len(desk.lepton.requests)
+        seen = desk.platform.poll(jobs)
+        assert len(desk.lepton.requests) - before <= 3
+        told = [status for status in seen.values() if status.reason == "ConfigError"]
+        assert len(told) == 2 * look_number
+        jobs = [replace(job, status=seen[job.id]) for job in jobs]
+
+
+def test_a_job_is_found_by_its_name_where_labels_are_not_searched(desk: Desk) -> None:
+    job = desk.build()
+    fake = desk.lepton.workspace.add_job(job.name)
+    desk.lepton.workspace.add_job("other", labels={"tao-run": "x"})
+    assert desk.platform.find(job) == fake.id
+    assert desk.platform.find(desk.build()) is None
+
+
 def test_a_failed_job_names_the_rank_that_failed_first(desk: Desk) -> None:
     fake, job = one(desk, state="Failed", failed=3)
     fake.spec["completions"] = 3
@@ -295,6 +318,12 @@ def test_the_log_of_a_job_that_is_gone_is_an_error(desk: Desk) -> None:
     desk.lepton.workspace.jobs.clear()
     with pytest.raises(NoSuchJob):
         list(desk.platform.logs(job, LogQuery()))
+
+
+def test_a_rank_that_has_not_started_has_an_empty_log(desk: Desk) -> None:
+    _, job = one(desk, state="Queueing")
+    assert list(desk.platform.logs(job, LogQuery(replica="0"))) == []
+    assert list(desk.platform.logs(job, LogQuery(replica="0", tail=5))) == []
 
 
 def test_an_unknown_replica_is_refused_when_following_too(desk: Desk) -> None:
