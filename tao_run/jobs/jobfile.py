@@ -83,15 +83,19 @@ def _strict_loader() -> type[Any]:
     return StrictLoader
 
 
-def _read_toml(path: Path) -> Any:
-    if sys.version_info < (3, 11):
-        raise UsageError(f"{path}: TOML specs need Python 3.11", "write the spec in YAML or JSON")
+if sys.version_info >= (3, 11):
     import tomllib
 
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from None
+    def _read_toml(path: Path) -> Any:
+        try:
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot read {path}: {error}") from None
+
+else:
+
+    def _read_toml(path: Path) -> Any:
+        raise UsageError(f"{path}: TOML specs need Python 3.11", "write the spec in YAML or JSON")
 
 
 def to_request(data: Mapping[str, Any], source: str) -> tuple[JobRequest, int | None]:

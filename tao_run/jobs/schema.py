@@ -37,16 +37,12 @@ def migrate(db: sqlite3.Connection) -> None:
     """Bring the file to the newest version, in one transaction; safe when many processes try at once."""
     db.execute("PRAGMA journal_mode=WAL")  # file systems without shared memory keep their rollback journal
     db.execute("BEGIN IMMEDIATE")
-    try:
+    with db:  # commits, or rolls back whatever goes wrong
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         for step in _STEPS[version:]:
             for statement in _statements(step):
                 db.execute(statement)
         db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    except BaseException:
-        db.rollback()
-        raise
-    db.execute("COMMIT")
 
 
 def _statements(script: str) -> list[str]:

@@ -174,12 +174,8 @@ class Store:
         with self._lock, self._faults():
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
-            try:
+            with db:  # commits, or rolls back whatever goes wrong
                 yield db
-            except BaseException:
-                db.rollback()
-                raise
-            db.execute("COMMIT")
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is not None and self._owner != os.getpid():

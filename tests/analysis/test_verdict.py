@@ -110,7 +110,7 @@ def test_an_optional_module_that_is_missing_at_the_start_did_not_kill_the_run() 
 
 def test_of_two_errors_of_one_process_the_last_is_the_one_it_died_of() -> None:
     found = of_log(
-        "PermissionError: [Errno 13] Permission denied: '/root/.cache'",
+        "PermissionError: [Errno 13] Permission denied: '/home/me/.cache'",
         "using /tmp instead",
         "Traceback (most recent call last):",
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.json'",

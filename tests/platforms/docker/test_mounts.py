@@ -22,7 +22,7 @@ def test_one_source_may_have_several_targets() -> None:
     [
         ("/data:/data", Mount("/data", "/data")),
         ("/data/:/x/../y/", Mount("/data", "/y")),
-        ("cache:/root/.cache:rw", Mount("cache", "/root/.cache")),
+        ("cache:/home/me/.cache:rw", Mount("cache", "/home/me/.cache")),
         ("/d:/d:ro,rslave", Mount("/d", "/d", True, "rslave")),
         ("/d:/d:Z", Mount("/d", "/d", relabel="Z")),
     ],
