@@ -70,7 +70,7 @@ class Kubelet:
         started = self._ending.get(uid)
         if started is None:
             self._ending[uid] = time.monotonic()
-            _kill(process, signal.SIGTERM)
+            process.terminate()  # the container's main process alone, as container engines do
         elif time.monotonic() - started > pod["metadata"].get("deletionGracePeriodSeconds", 30):
             _kill(process, signal.SIGKILL)
 
@@ -179,6 +179,7 @@ class Kubelet:
                 return
         self._running[uid] = process
         self._state(pod, "Running", {"running": {"startedAt": started}})
+        threading.Thread(target=_end_group, args=(process,), daemon=True).start()
         threading.Thread(target=self._watch, args=(pod, process, log, started), daemon=True).start()
 
     def _watch(self, pod: Obj, process: subprocess.Popen[bytes], log: PodLog, started: str) -> None:
@@ -219,6 +220,12 @@ def expand(text: str, known: dict[str, str]) -> str:
 def _data(secret: Obj) -> dict[str, str]:
     plain = {k: base64.b64encode(v.encode()).decode() for k, v in (secret.get("stringData") or {}).items()}
     return {**(secret.get("data") or {}), **plain}
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """A container ends with its main process: what that left running goes with it."""
+    process.wait()
+    _kill(process, signal.SIGKILL)
 
 
 def _kill(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
