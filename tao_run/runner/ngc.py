@@ -9,10 +9,12 @@ Protocol: the files of a version at `/v2/org/O/team/T/models/M/versions/V/files`
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import re
 import shutil
+import socket
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -119,8 +121,11 @@ class Ngc:
         path = os.path.join(folder, confined(file.path))
 
         def attempt() -> None:
-            with self._open(url, wanted, file.path) as answer, open(temporary, "wb") as out:
-                shutil.copyfileobj(answer, out, 1 << 20)
+            try:
+                with self._open(url, wanted, file.path) as answer, open(temporary, "wb") as out:
+                    shutil.copyfileobj(answer, out, 1 << 20)
+            except (http.client.HTTPException, ConnectionError, socket.timeout) as error:
+                raise Transient(f"{file.path}: the connection broke ({error})") from None
             size = os.stat(temporary).st_size
             if file.size >= 0 and size != file.size:
                 raise Transient(f"{file.path}: {size} bytes came where {file.size} were expected")

@@ -99,7 +99,7 @@ class Transfers:
     # -- up --------------------------------------------------------------------------------------------
 
     def send(self, items: Sequence[Send], title: str, done: Callable[[Send], None]) -> None:
-        """Upload all items; a file that has gone meanwhile is left out. No title: no lines. Raises StoreError, Stopped."""
+        """Upload all items; one that has gone is left out. Without a title, no lines. Raises StoreError, Stopped."""
         progress = log.Progress(title, len(items), sum(item.size for item in items))
         tasks = (partial(self._send, item, progress, done) for item in items)
         run_all(tasks, min(self.workers, max(1, len(items))), self.stop, progress.tick)

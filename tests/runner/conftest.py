@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tao_run.entrypoint.bundle import inline_script
+from tao_run.entrypoint.bundle import archive, inline_script, payload_script
 from tao_run.entrypoint.plans import make_plan
 from tests.services.s3 import S3Service, s3, s3_service
 
@@ -65,8 +65,11 @@ class Container:
         return {name: value for name, value in {**base, **self.env, **(env or {})}.items() if value != ""}
 
     def start(self, env: Mapping[str, str] | None = None, **plan: Any) -> subprocess.Popen[str]:
+        return self._bash(inline_script(make_plan(**plan)), env)
+
+    def _bash(self, script: str, env: Mapping[str, str] | None) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            ["/bin/bash", "-c", inline_script(make_plan(**plan))],
+            ["/bin/bash", "-c", script],
             env=self.environment(env),
             cwd=self.root,
             text=True,
@@ -77,6 +80,12 @@ class Container:
         )
         self.processes.append(process)
         return process
+
+    def run_staged(self, env: Mapping[str, str] | None = None, **plan: Any) -> Ran:
+        """The same with the runner and its plan in a file, as platforms stage what is large."""
+        payload = self.root / "payload.pyz"
+        payload.write_bytes(archive(make_plan(**plan)))
+        return self.finish(self._bash(payload_script(), {**(env or {}), "TAO_RUN_PAYLOAD": str(payload)}))
 
     def finish(self, process: subprocess.Popen[str], timeout: float = 60) -> Ran:
         out, log = process.communicate(timeout=timeout)
