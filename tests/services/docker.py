@@ -70,6 +70,32 @@ class DockerService:
 
 
 @dataclass(frozen=True)
+class PodmanService(DockerService):
+    """Podman's API in Docker's place."""
+
+    @property
+    def host(self) -> str:
+        return f"unix://{self.directory}/podman.sock"
+
+    @property
+    def pid(self) -> int:
+        return int((self.directory / "pid").read_text())
+
+    def start(self, *args: str, live_restore: bool = True) -> None:
+        _run("podman-up", PODMAN_DIR=str(self.directory))
+
+    def close(self) -> None:
+        containers = self.cli("ps", "-aq").split()
+        if containers:
+            self.cli("rm", "-f", *containers)
+        self.stop()
+        mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for point in sorted((path for path in mounted if path.startswith(f"{self.directory}/")), reverse=True):
+            subprocess.run(["umount", "-l", point], check=False)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@dataclass(frozen=True)
 class Registry:
     """A registry that refuses everybody but this user."""
 
@@ -91,12 +117,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def docker_service() -> Iterator[DockerService]:
-    """A dockerd of one's own, for tests that restart or break it."""
+def docker_service(kind: type[DockerService] = DockerService) -> Iterator[DockerService]:
+    """A dockerd of one's own, for tests that restart or break it; or a Podman."""
     if not can_run_docker():
         pytest.skip("needs root on Linux and dockerd (or apt-get)")
     # Not pytest's own directory: a socket's path must stay under 108 characters.
-    service = DockerService(Path(tempfile.mkdtemp(prefix="tao-docker-")))
+    service = kind(Path(tempfile.mkdtemp(prefix="tao-docker-")))
     try:
         service.start()
         service.make_images()

@@ -46,13 +46,15 @@ class Unavailable(TaoRunError):
     code = BackendUnreachable.code
 
 
+_INIT = "install the engine's init (tini for Docker, catatonit for Podman), or -o init=false"
 # what the engine says (often with status 500) where the request or the host is at fault -> what to do
 _REFUSALS = {
     "could not select device driver": "install nvidia-container-toolkit on the daemon's host and restart docker",
     "nvidia-container-cli: device error": "check the device ids on the daemon's host: nvidia-smi -L",
     "nvidia-container-cli": "check the driver on the daemon's host: nvidia-smi",
     "unresolvable CDI devices": "check the device ids on the daemon's host: nvidia-ctk cdi list",
-    "docker-init": "install the engine's init (docker-init or tini), or -o init=false",
+    "docker-init": _INIT,
+    "container-init binary": _INIT,
     "OCI runtime create failed": "the engine could not start the command; see the message",
     "oci runtime error": "the engine could not start the command; see the message",
     "address already in use": "choose another port or network",

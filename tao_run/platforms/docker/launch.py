@@ -135,12 +135,22 @@ def list_containers(daemon: Daemon, *labels: str) -> list[dict[str, Any]]:
 
 def _create_container(daemon: Daemon, plan: Plan) -> str:
     try:
-        with daemon.translated():
-            return str(daemon.api.create_container_from_config(container_body(plan), plan.job.name)["Id"])
+        return _post(daemon, plan)
     except Conflict:
         _clear_name(daemon, plan)
-    with daemon.translated():
-        return str(daemon.api.create_container_from_config(container_body(plan), plan.job.name)["Id"])
+    return _post(daemon, plan)
+
+
+def _post(daemon: Daemon, plan: Plan) -> str:
+    try:
+        with daemon.translated():
+            return str(daemon.api.create_container_from_config(container_body(plan), plan.job.name)["Id"])
+    except BackendFault as error:
+        if "already in use" in error.message:  # Podman says with 500 what Docker says with 409
+            raise Conflict(error.message) from None
+        if list_containers(daemon, f"{LABEL_ID}={plan.job.id}"):
+            raise
+        raise BackendRejected(error.message, error.hint) from None  # an answer, and nothing was created
 
 
 def _clear_name(daemon: Daemon, plan: Plan) -> None:

@@ -138,8 +138,8 @@ def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, Ending]:
 
 
 def _told(before: Ending, action: str, told: Mapping[str, Any]) -> Ending:
-    if action == "kill" and str(told.get("signal")) in _ENDING_SIGNALS:
-        return replace(before, killed=str(told["signal"]))
+    if action == "kill" and str(told.get("signal", "9")) in _ENDING_SIGNALS:  # Podman does not say which
+        return replace(before, killed=str(told.get("signal", "9")))
     if action == "stop" and not before.killed:
         return replace(before, killed="15")
     if action == "oom":

@@ -1,7 +1,11 @@
-"""The docker platform on a real dockerd, behind a proxy that can cut streams and lose replies."""
+"""The docker platform on a real dockerd, behind a proxy that can cut streams and lose replies.
+
+With TAO_RUN_TEST_ENGINE=podman the same on Podman's API.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -14,7 +18,7 @@ from tao_run.platforms.base import Platform
 from tao_run.platforms.docker import DockerSDK
 from tests.conformance.rig import CANARY, Rig
 from tests.fakes.docker.proxy import DockerProxy
-from tests.services.docker import docker_service
+from tests.services.docker import DockerService, PodmanService, docker_service
 
 
 class DockerRig(Rig):
@@ -24,7 +28,8 @@ class DockerRig(Rig):
 
     def start(self, directory: Path) -> None:
         self._stack = ExitStack()
-        self.service = self._stack.enter_context(docker_service())
+        podman = os.environ.get("TAO_RUN_TEST_ENGINE") == "podman"
+        self.service = self._stack.enter_context(docker_service(PodmanService if podman else DockerService))
         self.proxy = DockerProxy(self.service.host)
         self._stack.callback(self.proxy.close)
 
@@ -55,8 +60,8 @@ class DockerRig(Rig):
         told = self.service.cli("inspect", *containers) if containers else ""
         arguments = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
         root = self.service.directory / "root"
-        files = [path for path in (root / "overlay2").glob("*/diff/.tao-run/**/*") if path.is_file()]
-        logs = [self.service.directory / "dockerd.log", *(root / "containers").glob("*/*.json")]
+        files = [path for path in root.glob("overlay*/*/diff/.tao-run/**/*") if path.is_file()]
+        logs = [*self.service.directory.glob("*.log"), *(root / "containers").glob("*/*.json")]
         stored = [path.read_bytes() for path in [*files, *logs]]
         return told + b"\n".join([*arguments, *stored]).decode(errors="replace")
 

@@ -56,6 +56,9 @@ class Bench:
         job = self.submit(command, **more)
         return job, self.wait(job)
 
+    def log_stream(self, job: Job) -> Iterator[LogLine]:
+        return self.sdk.logs(self.store.get(job.id), LogQuery(follow=True))
+
     def log(self, job: Job, **query: Any) -> list[LogLine]:
         return list(self.sdk.logs(self.store.get(job.id), LogQuery(**query)))
 

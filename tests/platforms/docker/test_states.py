@@ -99,4 +99,5 @@ def test_a_removed_container_ends_as_the_events_tell() -> None:
 
 def test_a_signal_that_ends_nothing_is_no_stop() -> None:
     assert read_events([event("kill", signal="10")])[ID] == Ending()
+    assert read_events([event("kill")])[ID] == Ending("9")  # Podman
     assert read_events([event("exec_start: ls"), event("died", containerExitCode="3")])[ID] == Ending(exit_code=3)
