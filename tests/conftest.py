@@ -8,6 +8,27 @@ from pathlib import Path
 
 import pytest
 
+# Tests that share one real server run one after the other, in one process; the groups run side by side.
+_ONE_SERVER = {"kubernetes_api": "kubernetes"}
+
+
+def _group(item: pytest.Item) -> str:
+    parts = Path(item.nodeid.split("::")[0]).parts[1:]
+    if parts[0] == "conformance":
+        rig = str(item.callspec.params["rig"])  # type: ignore[attr-defined]
+        return _ONE_SERVER.get(rig, "slurm" if rig == "slurm" else f"conformance-{rig}")
+    if parts[0] == "platforms":
+        return parts[1]
+    return parts[0] if parts[0] in ("runner", "storage", "preflight") else "/".join(parts)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test its group, for `pytest -n N --dist loadgroup`."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
 _PREFIXES = ("TAO_", "LEPTON_", "AWS_", "SLURM_", "NGC_", "HF_", "BREV_", "DOCKER_", "S3_")
 _NAMES = ("ACCESS_KEY", "SECRET_KEY", "CLOUD_REGION", "KUBECONFIG", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy")
 
