@@ -12,7 +12,7 @@ from tests.analysis.builders import FIXTURES
 from tests.cli.harness import CommandLine
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
-FAST = ("--interval", "0.002")
+FAST = ("--interval", "0.05")
 
 
 def submit(tao: CommandLine, *arguments: str, detach: bool = True) -> str:
@@ -99,6 +99,7 @@ def test_splits_make_a_group_whose_failed_members_are_retried(tao: CommandLine) 
     assert states == {"0": "Complete", "1": "Complete", "2": "Error", "3": "Complete"}
     again = tao("retry", "--group", "sweep", "--force")
     assert len(again.out.split()) == 1
+    tao("watch", again.out.strip(), *FAST)
     assert tao("logs", again.out.strip()).out.startswith("part 2")
 
 
