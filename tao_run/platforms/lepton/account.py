@@ -25,12 +25,6 @@ class Account:
     def __str__(self) -> str:
         return self.workspace if self.url == _default_url(self.workspace) else f"{self.workspace}@{self.url}"
 
-    @property
-    def dashboard(self) -> str:
-        """The workspace's pages for people, derived from the API base as the vendor's client does."""
-        page = self.url.replace("://gateway", "://dashboard", 1).replace("/api/v2", "", 1)
-        return page.replace("/workspaces", "/workspace", 1)
-
 
 def parse_account(text: str) -> Account:
     """The account recorded with a job."""

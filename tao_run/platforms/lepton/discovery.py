@@ -182,8 +182,3 @@ def _meant(users: Iterable[Any], user: str) -> bool:
     if "@" in user:
         return user in listed
     return user in {item.partition("@")[0] for item in listed}
-
-
-def within(path: str, prefixes: Iterable[str]) -> bool:
-    """Whether a path of a volume lies in one of the prefixes."""
-    return any(prefix == "/" or path == prefix or path.startswith(prefix + "/") for prefix in prefixes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,10 @@ from tao_run.platforms.lepton.discovery import (
     choose_shape,
     choose_volume,
     owned_by_user,
-    within,
 )
 from tao_run.platforms.lepton.ends import mark
 from tao_run.platforms.lepton.workspace import Workspace, both
+from tao_run.storage.mounts import within
 
 if TYPE_CHECKING:
     from tao_run.credentials import Credentials
@@ -110,7 +110,8 @@ def _allowed_path(rules: list[dict[str, Any]], volume: Volume, path: str, user: 
     prefixes = allowed_prefixes(rules, user)
     personal = owned_by_user(rules)
     if path:
-        if within(path, prefixes) or (not user and within(path, personal)):
+        known = prefixes if user else [*prefixes, *personal]
+        if _below(path, known):
             return path
         listed = ", ".join(prefixes) or "none"
         raise UsageError(f"{path} of volume {volume.name} may not be mounted by you", f"allowed: {listed}")
@@ -122,6 +123,10 @@ def _allowed_path(rules: list[dict[str, Any]], volume: Volume, path: str, user: 
             "say who you are (-o storage_user=you@example.com) or name the path (--mount VOLUME:/path)",
         )
     return None
+
+
+def _below(path: str, roots: Iterable[str]) -> bool:
+    return any(within(path, root) for root in roots)
 
 
 # -- the launch ------------------------------------------------------------------------------------------------
@@ -181,7 +186,9 @@ def _notes(job: Job, native: Mapping[str, Any], ngc_key: bool) -> list[str]:
         )
     if not job.results_dir:
         notes.append("the results have no durable place: give --results, S3_BUCKET_NAME, or a node group with storage")
-    elif job.results_dir.startswith("/") and not within(job.results_dir, [m["mount_path"] for m in spec["mounts"]]):
+    elif job.results_dir.startswith("/") and not _below(
+        job.results_dir, [mount["mount_path"] for mount in spec["mounts"]]
+    ):
         notes.append(f"{job.results_dir} lies on no mount: the results are lost when the job ends")
     if body.is_ngc_image(job.request.image or "") and not ngc_key:
         notes.append("NGC_KEY is not set: the image can only be pulled if it is public")

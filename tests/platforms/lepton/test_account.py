@@ -71,7 +71,3 @@ def test_an_address_that_cannot_be_right(url: str) -> None:
 def test_an_address_of_another_workspace_is_refused() -> None:
     with pytest.raises(UsageError, match="workspace ws2"):
         account(LEPTON_WORKSPACE_URL="https://gateway.example/api/v2/workspaces/ws2")
-
-
-def test_the_dashboard_of_a_workspace() -> None:
-    assert account().dashboard == "https://dashboard.dgxc-lepton.nvidia.com/workspace/ws1"

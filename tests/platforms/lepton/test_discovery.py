@@ -18,7 +18,6 @@ from tao_run.platforms.lepton.discovery import (
     choose_volume,
     read_group,
     read_shape,
-    within,
 )
 from tests.fakes.lepton.workspace import default_node_groups, default_shapes
 
@@ -112,12 +111,6 @@ def rule(prefix: str, users: list[str] | None = None, policy: str = "") -> dict[
 )
 def test_allowed_prefixes_are_those_of_this_user(rules: list[Any], user: str, prefixes: list[str]) -> None:
     assert allowed_prefixes(rules, user) == prefixes
-
-
-@pytest.mark.parametrize(("path", "inside"), [("/a", True), ("/a/b", True), ("/ab", False), ("/", False)])
-def test_a_prefix_ends_at_a_slash(path: str, inside: bool) -> None:
-    assert within(path, ["/a"]) is inside
-    assert within(path, ["/"])
 
 
 def test_documents_with_holes_are_read() -> None:
