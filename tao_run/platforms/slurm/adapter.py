@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tao_run.errors import UsageError
 from tao_run.jobs.model import Check, Evidence, Job, JobStatus, LogLine, LogQuery, Replica, ResourceTable
 from tao_run.platforms.base import Launch, Platform
 from tao_run.platforms.slurm.cluster import Cluster, configured_cluster, parse_account
@@ -26,8 +27,6 @@ class SlurmSDK(Platform):
     launch_grace = 120.0
     avoid_option = "exclude"
 
-    _remotes: dict[Cluster, Remote]
-
     @classmethod
     def options_model(cls) -> type[BaseModel]:
         from tao_run.platforms.slurm.options import Options
@@ -46,6 +45,10 @@ class SlurmSDK(Platform):
 
     def results_dir(self, request: JobRequest, job_id: str) -> str:
         root = request.results or f"{configured_cluster(self.credentials).base}/results"
+        if not root.startswith(("s3://", "/", "~/")):
+            raise UsageError(
+                f"results: {root!r} is no place on the cluster", "give s3://bucket/path or a directory there"
+            )
         return f"{root.rstrip('/')}/{job_id}"
 
     def prepare(self, job: Job) -> Launch:
@@ -53,7 +56,7 @@ class SlurmSDK(Platform):
         from tao_run.platforms.slurm.script import job_files, native
 
         cluster = parse_account(job.account)
-        entry = entry_for(job, results_root=job.results_dir.rsplit("/", 1)[0])
+        entry = entry_for(job, results_root=job.results_dir.rsplit("/", 1)[0], credentials=self.credentials)
         files = job_files(job, cluster, entry.script, entry.env)
         return Launch(job, native(job, cluster, files, entry.secrets), entry.secrets, entry.payload, extra=files)
 

@@ -28,10 +28,10 @@ _EARLY = ("NVIDIA_", "MELLANOX_", "ENROOT_", "PYXIS_", "APPTAINER_", "SINGULARIT
 _TASK = """\
 # One task, one node. $1 is the job's directory.
 job_dir=$1 base=${1%/jobs/*}
-NODE_RANK=${SLURM_PROCID:-0}
 set -a
 . "$job_dir/env"
 NODE_RANK=${SLURM_PROCID:-0}
+[ ! -e "$job_dir/payload" ] || TAO_RUN_PAYLOAD=$job_dir/payload
 set +a
 unset SLURM_NTASKS SLURM_NPROCS SLURM_PROCID SLURM_LOCALID SLURM_TASKS_PER_NODE SLURM_NTASKS_PER_NODE SLURM_GTIDS \\
   SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE PMI_RANK PMI_SIZE PMI_FD RANK LOCAL_RANK GROUP_RANK
@@ -102,8 +102,10 @@ def master_port(job_id: str) -> int:
 
 
 def mounts(job: Job, cluster: Cluster, options: Options) -> list[str]:
-    """The base directory (job files and results), the request's shared mount, and what the options name."""
-    shared = [job.request.mount] if isinstance(job.request.mount, str) else []
+    """The base directory (job files and results), the request's own results directory and shared mount, and what
+    the options name."""
+    named = (job.request.results, job.request.mount)
+    shared = [path for path in named if isinstance(path, str) and path.startswith(("/", "~/"))]
     return list(dict.fromkeys([cluster.base, *shared, *options.container_mounts]))
 
 

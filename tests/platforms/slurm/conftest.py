@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,10 @@ def plain(plain_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
     made.store.close()
 
 
-def with_id(job: Job, backend_id: str) -> Job:
-    """The job as the record has it once SLURM has given it a number."""
-    return replace(job, backend_id=backend_id)
+@pytest.fixture
+def scratch(slurm_cluster: Cluster) -> Iterator[Path]:
+    """A directory in the login user's home, gone after the test."""
+    made = Path(tempfile.mkdtemp(prefix="scratch-", dir=HOME))
+    shutil.chown(made, USER)
+    yield made
+    shutil.rmtree(made)

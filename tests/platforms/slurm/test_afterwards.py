@@ -19,6 +19,8 @@ def test_accounting_and_the_exit_record_tell_what_the_queue_told(site: Site) -> 
     assert [(s.state, s.exit_code, s.message) for s in past] == [(s.state, s.exit_code, s.message) for s in queue]
     assert past[0].exit_code == 137  # sacct alone says 9:0
     assert past[1].native_state.startswith("CANCELLED by ")
+    (site.directory(job) / "job-id").unlink()
+    assert site.adapter().find(job) == job.backend_id  # by its name, in accounting
 
 
 def test_a_number_given_to_another_job_is_not_ours(site: Site) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tao_run.errors import BackendRejected, BackendUnreachable, TaoRunError, UsageError
 from tao_run.jobs.model import JobState
-from tao_run.platforms.lifecycle import submit
+from tao_run.jobs.observe import refresh
+from tao_run.platforms.lifecycle import observe, submit
 from tests.platforms.slurm.conftest import Site
 from tests.services.slurm import HOME
 
@@ -41,15 +43,6 @@ def test_launching_twice_is_one_job(site: Site) -> None:
     assert site.cluster.run("squeue", "-h", "-n", launch.job.name, "-o", "%i").split() == [first]
 
 
-def test_an_ended_job_is_found_through_accounting(site: Site) -> None:
-    job = site.submit("true")
-    site.ended(job)
-    site.until(job, lambda _: "COMPLETED" in site.cluster.run("sacct", "-X", "-n", "-j", str(job.backend_id)))
-    site.cluster.forget(str(job.backend_id))
-    (site.directory(job) / "job-id").unlink()
-    assert site.adapter().find(job) == job.backend_id
-
-
 @pytest.mark.parametrize(
     ("options", "words", "hint"),
     [
@@ -75,28 +68,20 @@ def test_a_base_directory_that_cannot_be_written_is_named(site: Site) -> None:
         site.submit("true")
 
 
-def test_slurmctld_down_at_submission_is_unreachable_not_refused(plain: Site) -> None:
-    job = plain.build("true", options={"container": "none"})
-    adapter = plain.adapter()
-    launch = adapter.prepare(job)
-    with plain.cluster.stopped("slurmctld"), pytest.raises(BackendUnreachable, match="slurm controller"):
-        adapter.launch(launch)
-    assert adapter.find(job) is None
-
-
-def test_slurmctld_down_in_a_watch_keeps_the_last_state_and_recovers(plain: Site) -> None:
-    from tao_run.jobs.observe import refresh
-    from tao_run.platforms.lifecycle import observe
-
+def test_slurmctld_down_is_unreachable_keeps_the_last_state_and_recovers(plain: Site) -> None:
     job = plain.submit("sleep 120", options={"container": "none"})
     plain.running(job)
     seen = observe(plain.adapter(), plain.store, [job])[0]
+    launch = plain.adapter().prepare(plain.build("true", options={"container": "none"}))
     with plain.cluster.stopped("slurmctld"):
         sweep = refresh([seen], lambda _: plain.adapter(), plain.store)
-    assert [fault.exit_code for fault in sweep.faults.values()] == [6], sweep.jobs[0].status
+        with pytest.raises(BackendUnreachable, match="slurm controller"):
+            plain.adapter().launch(launch)
+    assert [fault.exit_code for fault in sweep.faults.values()] == [6]
     stale = sweep.jobs[0].status
     assert (stale.state, stale.reachable, stale.observed_at) == (JobState.RUNNING, False, seen.status.observed_at)
     assert plain.look(job)[0].state is JobState.RUNNING
+    assert plain.adapter().find(launch.job) is None
 
 
 def test_the_staged_scripts_are_bash_and_say_what_was_asked(site: Site) -> None:
@@ -179,9 +164,7 @@ def test_defaults_of_the_environment_are_recorded_with_the_job(site: Site) -> No
         ({"container": "podman"}, "container"),
     ],
 )
-def test_wrong_options_are_told_before_anything_is_contacted(
-    site: Site, options: dict[str, str], words: str
-) -> None:
+def test_wrong_options_are_told_before_anything_is_contacted(site: Site, options: dict[str, str], words: str) -> None:
     job = site.build("true", options=options)
     with pytest.raises(UsageError, match=words):
         site.adapter(SLURM_HOSTNAME="nowhere.invalid").prepare(job)
@@ -247,3 +230,19 @@ def test_a_record_of_another_base_directory_is_still_found(site: Site) -> None:
     site.ended(job)
     site.base = HOME / "elsewhere"
     assert site.texts(job) == ["here"]
+
+
+def test_a_command_too_long_for_an_argument_is_staged_as_a_file(site: Site) -> None:
+    text = f"x='{'y' * 200_000}'; echo ${{#x}}; echo \"$0\""
+    job = site.submit(text)
+    assert site.ended(job).state is JobState.COMPLETE
+    assert site.texts(job)[0] == "200000"
+
+
+def test_results_go_where_they_were_asked_to_and_the_job_can_write_there(site: Site, scratch: Path) -> None:
+    job = site.submit('echo done > "$TAO_RESULTS_DIR/model.pth"', results=str(scratch))
+    assert site.ended(job).state is JobState.COMPLETE
+    assert job.results_dir == f"{scratch}/{job.id}"
+    assert (scratch / job.id / "model.pth").read_text() == "done\n"
+    with pytest.raises(UsageError, match="no place on the cluster"):
+        site.build("true", results="relative/dir")

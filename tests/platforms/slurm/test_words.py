@@ -213,7 +213,15 @@ def test_sacct_rows_the_job_row_decides() -> None:
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("3:0", (3, None)), ("0:9", (0, 9)), ("768", (3, None)), ("9", (0, 9)), ("4021", (0, 53)), ("0", (0, None)), ("", (None, None))],
+    [
+        ("3:0", (3, None)),
+        ("0:9", (0, 9)),
+        ("768", (3, None)),
+        ("9", (0, 9)),
+        ("4021", (0, 53)),
+        ("0", (0, None)),
+        ("", (None, None)),
+    ],
 )
 def test_exit_codes_in_both_forms(text: str, code: tuple[int | None, int | None]) -> None:
     assert exit_status(text) == code

@@ -1,5 +1,6 @@
 # What login hosts print around every command, and a fault for tests: with ~/.lose-reply the next sbatch does its
 # work, and the connection is gone before its answer gets out.
+PATH=$HOME/bin:$PATH
 echo "Welcome to the cluster! Queue is busy."
 echo "module: command not found" >&2
 if [ -e ~/.lose-reply ]; then
