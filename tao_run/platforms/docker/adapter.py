@@ -203,7 +203,7 @@ class DockerSDK(Platform):
         return Evidence(
             status=job.status,
             replicas=tuple(self.replicas(job)),
-            events=observe.node_events(daemon, container),
+            events=observe.node_events(daemon, job, container),
             log_tail=tuple(ending.last_lines(daemon, container, job.name)),
             facts=ending.facts(daemon, container),
         )

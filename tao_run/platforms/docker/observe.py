@@ -12,6 +12,7 @@ from tao_run.platforms.docker.create import LABEL_ID
 from tao_run.platforms.docker.launch import START_GRACE, list_containers
 from tao_run.platforms.docker.states import STOP_CODES, Ending, exit_status, gone_status, read_events, running_status
 
+_CLOCK_SLACK = 3600.0  # seconds that this machine's clock and the daemon's may differ
 _NEVER = JobStatus(
     JobState.ERROR,
     "NeverLaunched",
@@ -69,7 +70,7 @@ def _ends(
     daemon: Daemon, jobs: Mapping[str, Job], ended: Mapping[str, Mapping[str, Any] | None]
 ) -> dict[str, JobStatus]:
     unclear = [key for key, made in ended.items() if made is None or made["State"].get("ExitCode") in STOP_CODES]
-    endings = read_events(container_events(daemon)) if unclear else {}
+    endings = read_events(container_events(daemon, [jobs[key] for key in unclear])) if unclear else {}
     return {
         key: gone_status(endings.get(jobs[key].backend_id or "", Ending()))
         if made is None
@@ -83,12 +84,16 @@ def status_of(daemon: Daemon, job: Job) -> JobStatus:
     return poll(daemon, [job])[job.id]
 
 
-def container_events(daemon: Daemon, container: str | None = None) -> Iterable[dict[str, Any]]:
-    """What the engine remembers of our containers (the last 256 events, not kept on disk), oldest first."""
-    wanted = {"type": ["container"], **({"container": [container]} if container else {"label": [LABEL_ID]})}
+def container_events(daemon: Daemon, jobs: Sequence[Job], container: str | None = None) -> Iterable[dict[str, Any]]:
+    """What the engine remembers of containers since these jobs were made, oldest first.
+
+    Docker keeps the last 256 events, and in memory only; Podman keeps all (and knows no filter by label).
+    """
+    wanted = {"type": ["container"], **({"container": [container]} if container else {})}
+    since = int(min(job.created_at.timestamp() for job in jobs) - _CLOCK_SLACK)
     until = int(daemon.now().timestamp()) + 1
     with daemon.translated():
-        return list(daemon.api.events(since=1, until=until, filters=wanted, decode=True))
+        return list(daemon.api.events(since=since, until=until, filters=wanted, decode=True))
 
 
 # -- evidence --------------------------------------------------------------------------------------------------
@@ -104,10 +109,12 @@ _TOLD = {
 }
 
 
-def node_events(daemon: Daemon, container: str) -> tuple[NodeEvent, ...]:
+def node_events(daemon: Daemon, job: Job, container: str) -> tuple[NodeEvent, ...]:
     """The engine's events of a container as the analysis reads them."""
+    if not container:
+        return ()
     node = str(daemon.info.get("Name") or "")
-    events = [_node_event(event, node) for event in container_events(daemon, container)]
+    events = [_node_event(event, node) for event in container_events(daemon, [job], container)]
     return tuple(event for event in events if event is not None)
 
 

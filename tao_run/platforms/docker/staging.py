@@ -30,7 +30,8 @@ def archive(files: Mapping[str, bytes], uid: int, gid: int) -> bytes:
             entry = _entry(path, 0o600, uid, gid, tarfile.REGTYPE)
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
+        end = tar.offset + 2 * tarfile.BLOCKSIZE
+    return buffer.getvalue()[:end]  # no padding: Podman's reader stops at the end mark, and the rest breaks its pipe
 
 
 def _entry(path: str, mode: int, uid: int, gid: int, kind: bytes) -> tarfile.TarInfo:

@@ -114,7 +114,8 @@ def _meaning(code: int, ending: Ending) -> tuple[JobState, str, str]:
 
 def gone_status(ending: Ending) -> JobStatus:
     """The status of a container that is not there any more, from what the events tell of its end."""
-    if ending.exit_code is not None and not ending.killed:
+    by_removal = ending.killed or (ending.exit_code in STOP_CODES and not ending.oom)  # Podman tells of no kill here
+    if ending.exit_code is not None and not by_removal:
         return _ended(ending.exit_code, "removed", ending)
     return JobStatus(
         JobState.CANCELED,

@@ -30,7 +30,7 @@ def own(podman: DockerService, tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_a_job_with_a_secret_and_its_log(own: Bench) -> None:
-    command = f'echo "$HF_TOKEN"; ls -A /.tao-run; {LONG_LINE}; echo warn >&2; exit 3'
+    command = f'echo "$HF_TOKEN"; ls -A /.tao-run; {LONG_LINE}; sleep 0.3; echo warn >&2; exit 3'
     job, status = own.run(command, secrets={"HF_TOKEN": "HF_TOKEN"})
     assert (status.state, status.exit_code) == (JobState.ERROR, 3)
     texts = own.texts(job, follow=True)
