@@ -15,7 +15,7 @@ from .stop import Stop
 
 WORKERS = 32
 _MEMORY = 96 * MIB
-_SEND_MEMORY = 6 * PART  # what a client holds while it sends one large file in parts
+_SEND_MEMORY = _MEMORY  # what a client holds while it sends one large file in parts: one at a time
 
 
 class Fetch(NamedTuple):

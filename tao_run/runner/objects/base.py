@@ -10,8 +10,9 @@ from typing import Any, Iterator, Mapping, NamedTuple, Optional, Tuple
 from ..errors import AccessDenied, BucketAbsent, KeysRefused, StoreError, Transient, Unreachable
 
 MIB = 1 << 20
-# An object above this size moves in parts of this size: large enough for few requests, small enough for memory.
-PART = 16 * MIB
+# An object above this size is read in parts of this size: large enough for few requests, small enough for memory.
+PART = 8 * MIB
+_WRITE_PART = 16 * MIB  # writing gains from fewer requests: each part is one more object for the store to join
 _MOST_PARTS = 10_000  # S3 API reference, "Amazon S3 multipart upload limits"
 
 _ENDPOINT = re.compile(r"https?://[^\s/?#]+/?[^\s?#]*")
@@ -125,9 +126,9 @@ class ObjectStore(ABC):
 
 
 def part_size(size: int) -> int:
-    """Bytes per part, so that a file never has more parts than S3 allows."""
+    """Bytes per part of an upload, so that a file never has more parts than S3 allows."""
     least = -(-size // (_MOST_PARTS - 1))
-    return max(PART, -(-least // MIB) * MIB)
+    return max(_WRITE_PART, -(-least // MIB) * MIB)
 
 
 def code_in(text: str) -> str:
