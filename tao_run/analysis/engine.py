@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from tao_run.analysis import facts, verdict
-from tao_run.analysis.hits import Finding, Hit
+from tao_run.analysis.hits import TIRED, Finding, Hit
 from tao_run.analysis.ranks import LITERALS, RankStory, rank_of
 from tao_run.analysis.result import AlsoSeen, FailureAnalysis, FirstFailed
 from tao_run.analysis.ruleset import ErrClass, Rule, RuleSet, packaged_rules
@@ -32,6 +32,7 @@ class Analyzer:
         self.findings: dict[str, Finding] = {}
         self.story = RankStory()
         self.lines = 0
+        self._tired: set[str] = set()
         self._matcher = Matcher(self.rules)
         self._prefilter = Prefilter({*self._matcher.by_literal, *LITERALS, *_CHAINED})
         self._chain_marks: deque[int] = deque(maxlen=64)
@@ -72,9 +73,23 @@ class Analyzer:
             self._chain_marks.append(number)
             return
         hit: Hit | None = None
-        for rule, details in self._matcher.match(candidate):
+        for rule, details in self._matcher.match(candidate, self._tired):
+            if details is None:
+                self.findings[rule.id].unread.append((number, text, line))
+                continue
             hit = hit or _hit(text, number, line)
             self._add(rule, replace(hit, details=details) if details else hit)
+
+    def _read_the_rest(self) -> None:
+        """Of rules that fit so often that they were no longer looked at, find the last true hit."""
+        for finding in self.findings.values():
+            for number, text, line in reversed(finding.unread):
+                found = [pattern.details(text) for pattern in finding.rule.patterns("log")]
+                details = next((item for item in found if item is not None), None)
+                if details is not None:
+                    finding.add(replace(_hit(text, number, line), details=details))
+                    break
+            finding.unread.clear()
 
     def _look_at_fact(self, hit: Hit, current: bool) -> None:
         for rule in self.rules:
@@ -90,10 +105,14 @@ class Analyzer:
             self._add(rule, hit)
 
     def _add(self, rule: Rule, hit: Hit) -> None:
-        self.findings.setdefault(rule.id, Finding(rule)).add(hit)
+        finding = self.findings.setdefault(rule.id, Finding(rule))
+        finding.add(hit)
+        if finding.count >= TIRED:
+            self._tired.add(rule.id)
 
     def conclude(self, evidence: Evidence | None = None) -> FailureAnalysis | None:
         """The analysis, or None if nothing that looks like a failure was seen."""
+        self._read_the_rest()
         chosen = verdict.choose(self.findings.values(), self.lines, list(self._chain_marks))
         native = None if evidence is None else evidence.native
         if chosen is None:

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tao_run.analysis.ruleset import Rule
+from tao_run.jobs.model import LogLine
 
 KEPT = 3  # hits kept from the beginning, and as many from the end
 RANKS_KEPT = 4096
+TIRED = 1000  # hits after which a rule is only looked for at the end of a log
+UNREAD_KEPT = 200
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Finding:
         self.first: list[Hit] = []
         self.last: deque[Hit] = deque(maxlen=KEPT)
         self.by_process: dict[tuple[int | None, int | None, str], Hit] = {}
+        self.unread: deque[tuple[int, str, LogLine | None]] = deque(maxlen=UNREAD_KEPT)
 
     def add(self, hit: Hit) -> None:
         """Remember a hit; memory stays the same however many there are."""

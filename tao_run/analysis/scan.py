@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO
@@ -18,6 +17,12 @@ _SKELETONS_KEPT = 100_000
 _LONGEST_CARRY = 16 * 1024 * 1024
 # What differs between lines that say the same: numbers, times, progress bars.
 _DROPPED = bytes(b"0123456789.:,-+%|#<>[]() \t" + bytes(range(0x80, 0x100)))
+
+
+# Parts that many literals share: where a block has none of them, none of those literals needs to be looked for.
+_STEMS = tuple(
+    b"tion rror able iled file nval ERRO emor matc ould cess onfi CUDA NCCL anno evic xpec irec mage nect ount".split()
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Prefilter:
 
     def __init__(self, literals: Iterable[str]) -> None:
         self._bare = {text: text.encode().translate(None, _DROPPED) for text in sorted(set(literals))}
-        self._first_look = _without_parts_of_others(set(self._bare.values()))
+        self._first_look = _by_stem(_without_parts_of_others(set(self._bare.values())))
         self._hot: dict[bytes, tuple[str, ...]] = {}
         self._cold: set[bytes] = set()
 
@@ -59,7 +64,8 @@ class Prefilter:
             self._cold, self._hot = set(), {}
         new = [item for item in skeletons if item not in self._cold and item not in self._hot]
         joined = b"\n".join(new)
-        found = [literal for literal in self._first_look if literal in joined]
+        likely = (literals for stem, literals in self._first_look.items() if stem in joined)
+        found = [literal for literals in likely for literal in literals if literal in joined]
         for skeleton in new:
             if any(literal in skeleton for literal in found):
                 self._hot[skeleton] = tuple(text for text, bare in self._bare.items() if bare in skeleton)
@@ -81,28 +87,43 @@ def _without_parts_of_others(literals: set[bytes]) -> tuple[bytes, ...]:
     return tuple(sorted(one for one in literals if not any(other != one and other in one for other in literals)))
 
 
+def _by_stem(literals: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+    """Literals by a part that they share; one that shares none is its own."""
+    groups: dict[bytes, list[bytes]] = {}
+    for literal in literals:
+        groups.setdefault(next((stem for stem in _STEMS if stem in literal), literal), []).append(literal)
+    return groups
+
+
 class Matcher:
     """Which rules a line fits: patterns are looked up by their literals."""
 
     def __init__(self, rules: RuleSet) -> None:
-        self.harmless = re.compile("|".join(map(re.escape, rules.harmless))) if rules.harmless else None
+        self._harmless = rules.harmless
         self.by_literal: dict[str, list[tuple[Pattern, Rule]]] = {}
         for rule in rules:
             for pattern in rule.patterns("log"):
                 for literal in pattern.has:
                     self.by_literal.setdefault(literal, []).append((pattern, rule))
 
-    def match(self, candidate: Candidate) -> Iterator[tuple[Rule, dict[str, str]]]:
-        """Rule and details, each rule once."""
-        fitting = [item for literal in candidate.literals for item in self.by_literal.get(literal, ())]
-        if not fitting or (self.harmless and self.harmless.search(candidate.text)):
-            return
+    def match(
+        self, candidate: Candidate, tired: Set[str] = frozenset()
+    ) -> Iterator[tuple[Rule, dict[str, str] | None]]:
+        """Rule and details, each rule once. For a rule in `tired` details are None: it was not looked at closely."""
         seen: set[str] = set()
-        for pattern, rule in fitting:
-            details = None if rule.id in seen else pattern.groups(candidate.text)
-            if details is not None:
-                seen.add(rule.id)
-                yield rule, details
+        for literal in candidate.literals:
+            for pattern, rule in self.by_literal.get(literal, ()):
+                if rule.id in seen:
+                    continue
+                if rule.id in tired:
+                    seen.add(rule.id)
+                    yield rule, None
+                elif (details := pattern.groups(candidate.text)) is not None and not self._is_harmless(candidate):
+                    seen.add(rule.id)
+                    yield rule, details
+
+    def _is_harmless(self, candidate: Candidate) -> bool:
+        return any(words in candidate.text for words in self._harmless)
 
 
 def blocks(stream: BinaryIO, size: int = BLOCK) -> Iterator[bytes]:
