@@ -32,6 +32,18 @@ class BackendRejected(TaoRunError):
     code = "rejected"
 
 
+class NotFound(BackendRejected):
+    """The backend says that there is no such thing (HTTP 404)."""
+
+    code = "not_found"
+
+
+class Conflict(BackendRejected):
+    """The backend says that it is there already, or is another than the one meant (HTTP 409)."""
+
+    code = "conflict"
+
+
 class CredentialError(TaoRunError):
     """A credential is missing or refused."""
 

@@ -186,7 +186,7 @@ class LeptonSDK(Platform):
         return self._observer(job.account).replicas(job)
 
     def cancel(self, job: Job, delete: bool = False) -> JobStatus:
-        from tao_run.platforms.lepton.faults import NotFound
+        from tao_run.errors import NotFound
 
         sdk = self.workspace(job.account).sdk
         status = self._status(job)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tao_run.errors import CredentialRefused, PermissionRefused, TaoRunError
+from tao_run.errors import CredentialRefused, NotFound, PermissionRefused, TaoRunError
 from tao_run.jobs.model import Check
-from tao_run.platforms.lepton.faults import NotFound
 
 if TYPE_CHECKING:
     from tao_run.jobs.request import JobRequest

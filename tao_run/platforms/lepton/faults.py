@@ -11,7 +11,9 @@ from tao_run.errors import (
     BackendFault,
     BackendRejected,
     BackendUnreachable,
+    Conflict,
     CredentialRefused,
+    NotFound,
     NotInstalled,
     PermissionRefused,
     ProtocolError,
@@ -25,18 +27,6 @@ if TYPE_CHECKING:
 
 INSTALL = 'pip install "tao-run[lepton]"'
 _LONGEST_MESSAGE = 300
-
-
-class NotFound(BackendRejected):
-    """The API says that there is no such thing (HTTP 404)."""
-
-    code = "not_found"
-
-
-class Conflict(BackendRejected):
-    """The API says that it is there already (HTTP 409)."""
-
-    code = "conflict"
 
 
 def not_installed(error: ImportError) -> NotInstalled:

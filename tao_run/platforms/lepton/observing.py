@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tao_run.errors import BackendRejected, BackendUnreachable, PermissionRefused
+from tao_run.errors import BackendRejected, BackendUnreachable, NotFound, PermissionRefused
 from tao_run.jobs.model import Job, JobState, JobStatus, Replica
 from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, LeptonApi, job_path
-from tao_run.platforms.lepton.faults import NotFound
 from tao_run.platforms.lepton.labels import GROUP_LABEL, LABEL
 from tao_run.platforms.lepton.states import read_status
 from tao_run.platforms.lepton.workers import first_issue, read_replicas

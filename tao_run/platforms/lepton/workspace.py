@@ -7,11 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from tao_run.errors import TaoRunError
+from tao_run.errors import Conflict, NotFound, TaoRunError
 from tao_run.platforms.lepton.api import LeptonApi
 from tao_run.platforms.lepton.body import pull_secret_name, secret_name, secret_prefix
 from tao_run.platforms.lepton.discovery import SHARED, NodeGroup, Shape, choose_group, read_group, read_shape
-from tao_run.platforms.lepton.faults import Conflict, NotFound
 from tao_run.platforms.lepton.sdk import LeptonSdk
 
 T = TypeVar("T")

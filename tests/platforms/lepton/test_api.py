@@ -11,7 +11,9 @@ from tao_run.errors import (
     BackendFault,
     BackendRejected,
     BackendUnreachable,
+    Conflict,
     CredentialRefused,
+    NotFound,
     PermissionRefused,
     ProtocolError,
     RateLimited,
@@ -19,7 +21,6 @@ from tao_run.errors import (
 )
 from tao_run.platforms.lepton.account import Account
 from tao_run.platforms.lepton.api import LeptonApi, job_path
-from tao_run.platforms.lepton.faults import Conflict, NotFound
 from tests.fakes.lepton import FakeLepton, Fault, document, error, html
 from tests.platforms.lepton.conftest import HurriedClock
 
