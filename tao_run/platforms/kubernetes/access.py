@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tao_run.errors import BackendUnreachable, CredentialError, PermissionRefused, TaoRunError
+from tao_run.errors import BackendUnreachable, CredentialError, NotFound, PermissionRefused, TaoRunError
 from tao_run.jobs.model import Check
 from tao_run.platforms.kubernetes import capacity
-from tao_run.platforms.kubernetes.client import Api, NotFound
+from tao_run.platforms.kubernetes.client import Api
 from tao_run.platforms.kubernetes.options import Options
 
 if TYPE_CHECKING:

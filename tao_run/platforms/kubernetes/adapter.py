@@ -8,19 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tao_run.errors import PermissionRefused, TaoRunError, UsageError
+from tao_run.errors import NotFound, PermissionRefused, TaoRunError, UsageError
 from tao_run.jobs.model import Check, Evidence, Job, JobState, JobStatus, LogLine, LogQuery, Replica, ResourceTable
 from tao_run.platforms.base import Launch, Platform
 from tao_run.platforms.kubernetes import access, capacity, manifest, names, pods, states
 from tao_run.platforms.kubernetes.account import SERVICE_ACCOUNT, Account, choose
 from tao_run.platforms.kubernetes.canceling import Canceling
-from tao_run.platforms.kubernetes.client import Api, NotFound, connect
+from tao_run.platforms.kubernetes.client import Api, connect
 from tao_run.platforms.kubernetes.events import events_of
 from tao_run.platforms.kubernetes.keepsake import Keepsake
 from tao_run.platforms.kubernetes.launching import Launching, try_on_server
 from tao_run.platforms.kubernetes.logs import JobLog, Timing, View
 from tao_run.platforms.kubernetes.observing import Observer
-from tao_run.platforms.kubernetes.options import Options, with_shared_mount
+from tao_run.platforms.kubernetes.options import Options, shared_path, with_shared_mount
 from tao_run.platforms.streams import last_lines
 
 if TYPE_CHECKING:
@@ -88,7 +88,12 @@ class KubernetesSDK(Platform):
     def prepare(self, job: Job) -> Launch:
         from tao_run.entrypoint import entry_for
 
-        entry = entry_for(job, results_root=job.results_dir.rpartition("/")[0])
+        entry = entry_for(
+            job,
+            mount=shared_path(job.request.mount),
+            results_root=job.results_dir.rpartition("/")[0] or None,
+            credentials=self.credentials,
+        )
         return self.assemble(job, manifest.Parts(entry.script, entry.env, entry.secrets, entry.payload))
 
     def assemble(self, job: Job, parts: manifest.Parts) -> Launch:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tao_run.clock import Clock
-from tao_run.errors import RecordError
+from tao_run.errors import NotFound, RecordError
 from tao_run.jobs.model import Evidence, Job, JobState, JobStatus, LogQuery
 from tao_run.platforms.kubernetes import names
-from tao_run.platforms.kubernetes.client import Api, NotFound
+from tao_run.platforms.kubernetes.client import Api
 from tao_run.platforms.kubernetes.keepsake import MOST_LINES, Keepsake
 from tao_run.platforms.kubernetes.logs import JobLog, Timing, View
 

@@ -14,8 +14,10 @@ from tao_run.errors import (
     BackendFault,
     BackendRejected,
     BackendUnreachable,
+    Conflict,
     CredentialError,
     CredentialRefused,
+    NotFound,
     NotInstalled,
     PermissionRefused,
     ProtocolError,
@@ -35,18 +37,6 @@ _MERGE_PATCH = "application/merge-patch+json"
 _GROUPS = {"jobs": "/apis/batch/v1", "priorityclasses": "/apis/scheduling.k8s.io/v1"}
 _KUEUE = "/apis/kueue.x-k8s.io/v1beta1"
 _CLUSTER_WIDE = frozenset({"nodes", "namespaces", "priorityclasses"})
-
-
-class NotFound(BackendRejected):
-    """The named object does not exist (HTTP 404)."""
-
-    code = "not_found"
-
-
-class Conflict(BackendRejected):
-    """An object of this name exists already, or is another than the one meant (HTTP 409)."""
-
-    code = "conflict"
 
 
 def path_of(resource: str, namespace: str | None, name: str = "") -> str:
@@ -156,7 +146,7 @@ def connect(account: Account, credentials: Credentials, service_account: Path = 
     configuration: Configuration = Configuration()
     try:
         _load(configuration, account, credentials, service_account)
-    except ConfigException as error:
+    except (ConfigException, ValueError) as error:  # ValueError: certificate data that is no base64
         raise CredentialError(
             f"the kubeconfig does not give access to context {account.context}: {redact(_one_line(str(error)))}",
             f"`kubectl --context {account.context} get pods` shows the same fault",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tao_run.errors import PermissionRefused
+from tao_run.errors import NotFound, PermissionRefused
 from tao_run.jobs.model import NodeEvent
-from tao_run.platforms.kubernetes.client import Api, NotFound
+from tao_run.platforms.kubernetes.client import Api
 from tao_run.platforms.kubernetes.pods import parse_time
 
 Object = Mapping[str, Any]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tao_run.clock import Clock
-from tao_run.errors import BackendUnreachable, TaoRunError
+from tao_run.errors import BackendUnreachable, Conflict, NotFound, TaoRunError
 from tao_run.jobs.model import Job
 from tao_run.platforms.kubernetes import names
-from tao_run.platforms.kubernetes.client import Api, Conflict, NotFound
+from tao_run.platforms.kubernetes.client import Api
 from tao_run.platforms.kubernetes.manifest import Manifest, completed, owned, with_values
 
 T = TypeVar("T")

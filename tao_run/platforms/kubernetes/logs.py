@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tao_run.errors import BackendUnreachable, TaoRunError, UsageError
+from tao_run.errors import BackendUnreachable, NotFound, TaoRunError, UsageError
 from tao_run.jobs.model import LogLine, LogQuery
 from tao_run.platforms.kubernetes import pods
-from tao_run.platforms.kubernetes.client import Api, NotFound
+from tao_run.platforms.kubernetes.client import Api
 from tao_run.platforms.kubernetes.podlog import NotStarted, PodLog
 from tao_run.platforms.kubernetes.pods import Object
 from tao_run.platforms.streams import last_lines, merge_by_time

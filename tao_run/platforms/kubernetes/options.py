@@ -100,7 +100,7 @@ def _shm(value: Any) -> Any:
     if value is None or value is False or str(value).lower() in _NO_SHM:
         return False
     docker = _DOCKER_SIZE.fullmatch(str(value).lower())
-    return f"{docker[1]}{docker[2].replace('k', 'K')}i" if docker else value if value == "node" else _quantity(value)
+    return f"{docker[1]}{docker[2].upper()}i" if docker else value if value == "node" else _quantity(value)
 
 
 def _policy(value: Any) -> Any:
@@ -192,6 +192,12 @@ def with_shared_mount(options: Options, mount: str | Literal[False] | None) -> O
     kind = "host_path" if text.startswith("/") else "pvc"
     more = Options.parse({kind: text})
     return options.model_copy(update={kind: [*getattr(more, kind), *getattr(options, kind)]})
+
+
+def shared_path(mount: str | Literal[False] | None) -> str | None:
+    """Where the request's shared mount is in the container."""
+    options = with_shared_mount(Options.parse({}), mount)
+    return next((found.path for found in (*options.pvc, *options.host_path)), None)
 
 
 def _split_claim(mount: Mount) -> Mount:

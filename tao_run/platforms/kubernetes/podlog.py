@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from tao_run.errors import BackendRejected
+from tao_run.errors import BackendRejected, NotFound
 from tao_run.jobs.model import LogLine
 from tao_run.platforms.kubernetes import names
-from tao_run.platforms.kubernetes.client import Api, NotFound
+from tao_run.platforms.kubernetes.client import Api
 from tao_run.platforms.streams import LineSplitter
 
 #: what a kubelet writes into the stream, without a time, when it cannot read the log itself

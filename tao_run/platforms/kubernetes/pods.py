@@ -91,7 +91,7 @@ def issue(pod: Object) -> tuple[str, str]:
     for state in _container_states(status):
         waiting = state.get("waiting") or {}
         if waiting.get("reason", "") not in STARTING:
-            return str(waiting["reason"]), str(waiting.get("message") or "")
+            return str(waiting["reason"]), _with_image(pod, waiting)
     if done and done.exit_code != 0:
         return done.reason or "Error", done.message or f"exit code {done.exit_code}"
     for entry in status.get("conditions") or []:
@@ -100,6 +100,14 @@ def issue(pod: Object) -> tuple[str, str]:
         if entry.get("type") == "DisruptionTarget" and entry.get("status") == "True":
             return str(entry.get("reason") or "Disrupted"), str(entry.get("message") or "")
     return "", ""
+
+
+def _with_image(pod: Object, waiting: Mapping[str, Any]) -> str:
+    """The kubelet's message, with the image where it is about the image and does not name it."""
+    message = str(waiting.get("message") or "")
+    image = str((pod["spec"].get("containers") or [{}])[0].get("image") or "")
+    about_image = "Image" in str(waiting["reason"]) and image not in message
+    return f"{image}: {message}" if about_image and message else message
 
 
 def _container_states(status: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
