@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import pwd
 import shutil
@@ -13,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,11 +121,18 @@ def kubernetes_service() -> Iterator[KubernetesService]:
             _run("k8s-down", directory)
 
 
+@functools.lru_cache
+def shared_cluster() -> KubernetesService:
+    """The one cluster of this process, up until it ends: starting one takes longer than most tests."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(kubernetes_service())
+
+
 @pytest.fixture(scope="session")
-def kubernetes_cluster() -> Iterator[KubernetesService]:
+def kubernetes_cluster() -> KubernetesService:
     """The session's cluster."""
-    with kubernetes_service() as service:
-        yield service
+    return shared_cluster()
 
 
 if __name__ == "__main__":

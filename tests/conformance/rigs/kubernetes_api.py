@@ -19,7 +19,7 @@ from tao_run.platforms.kubernetes.client import Api, connect
 from tao_run.platforms.kubernetes.logs import Timing
 from tests.conformance.rig import CANARY, Rig
 from tests.fakes.tcp import TcpProxy
-from tests.services.kubernetes import kubernetes_service
+from tests.services.kubernetes import shared_cluster
 
 _TIMING = Timing(stall=5.0, look=0.5, retry=0.2, tell=3.0, give_up=30.0, batch=0.05)
 _SPOKEN = ("jobs", "pods", "services", "configmaps", "events")
@@ -32,7 +32,7 @@ class KubernetesApiRig(Rig):
 
     def start(self, directory: Path) -> None:
         self._stack = contextlib.ExitStack()
-        self._service = self._stack.enter_context(kubernetes_service())
+        self._service = shared_cluster()
         self._proxy = TcpProxy(self._service.port)
         self._stack.callback(self._proxy.close)
         text = self._service.kubeconfig.read_text()
