@@ -64,7 +64,7 @@ def _mounts(daemon: Daemon, request: JobRequest) -> Check:
 
 
 def _results(request: JobRequest) -> Check:
-    root = results_root(request, "")
+    root = results_root(request, "", local=True)
     if not root.startswith("/"):
         return Check("docker.mounts", "skipped", "the job mounts nothing")
     place = next(path for path in (Path(root), *Path(root).parents) if path.exists())
@@ -103,9 +103,10 @@ def resources(daemon: Daemon) -> list[ResourceTable]:
     known = known_gpus(daemon)
     listed = {gpu.index for gpu in known} | {gpu.uuid for gpu in known}
     rows = [*known, *(Gpu(gpu) for gpu in sorted(held) if gpu not in listed)]
+    title = "GPUs" if known else "GPUs that jobs hold (this engine does not tell which it has)"
     return [
         ResourceTable(f"Engine at {daemon.endpoint}", ("host", "version", "cpus", "memory_mb", "runtimes"), (engine,)),
-        ResourceTable("GPUs", ("id", "name", "memory_mb", "uuid", "job"), tuple(_row(gpu, held) for gpu in rows)),
+        ResourceTable(title, ("id", "name", "memory_mb", "uuid", "job"), tuple(_row(gpu, held) for gpu in rows)),
     ]
 
 

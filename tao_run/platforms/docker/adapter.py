@@ -22,6 +22,7 @@ from tao_run.platforms.docker import access, ending, observe
 from tao_run.platforms.docker import launch as starting
 from tao_run.platforms.docker.client import Daemon, NotThere
 from tao_run.platforms.docker.create import LABEL_ID, Plan, container_body
+from tao_run.platforms.docker.endpoint import SETTINGS
 from tao_run.platforms.docker.gpus import gpu_request
 from tao_run.platforms.docker.images import ImageReference
 from tao_run.platforms.docker.logs import ContainerLog
@@ -61,14 +62,23 @@ class DockerSDK(Platform):
         """The client for a daemon, one for each, connected when first used."""
         daemons: dict[str, Daemon] = self.__dict__.setdefault("_daemons", {})
         if account not in daemons:
-            daemons[account] = Daemon(account, self.clock)
+            daemons[account] = Daemon(account, self.clock, self._settings)
         return daemons[account]
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        """What Docker's own client reads from the environment, here also from the credentials file."""
+        found = {name: self.credentials.setting(name) for name in SETTINGS}
+        return {name: value for name, value in found.items() if value}
+
+    def _endpoint(self, request: JobRequest | None) -> str:
+        return endpoint_of(request, self._settings)
 
     # -- before launch -------------------------------------------------------------------------------
 
     def complete(self, request: JobRequest) -> JobRequest:
         options = parse_options(request)
-        block = {**request.options.get(self.name, {}), "host": endpoint_of(request)}
+        block = {**request.options.get(self.name, {}), "host": self._endpoint(request)}
         local = self.daemon(block["host"]).is_local
         if options.mounts:
             block["mounts"] = [absolute_mount(text, local) for text in options.mounts]
@@ -78,19 +88,17 @@ class DockerSDK(Platform):
         return request.model_copy(update={"options": {**request.options, self.name: block}})
 
     def account(self, request: JobRequest) -> str:
-        return endpoint_of(request)
+        return self._endpoint(request)
 
     def results_dir(self, request: JobRequest, job_id: str) -> str:
-        root = results_root(request, self.credentials.setting("S3_BUCKET_NAME"))
+        local = self.daemon(self._endpoint(request)).is_local
+        root = results_root(request, self.credentials.setting("S3_BUCKET_NAME"), local)
         return f"{root}/{job_id}" if root else ""
 
     def prepare(self, job: Job) -> Launch:
         plan, secrets, payload = self._plan(job)
-        notes = []
-        if plan.gpus.count:
-            notes.append(f"{plan.gpus.count} free GPUs are chosen when the container is created")
-        if not job.results_dir:
-            notes.append("results stay in the container and go with it: --results DIR or an s3:// URI keeps them")
+        count = plan.gpus.count
+        notes = [f"{count} free GPU{'s' * (count > 1)} will be chosen when the container is created"] if count else []
         native = {"endpoint": job.account, "name": job.name, "container": container_body(plan)}
         if secrets:
             native["secrets"] = {name: f"credential {source}" for name, source in secrets.items()}
@@ -211,10 +219,10 @@ class DockerSDK(Platform):
     # -- before anything is submitted --------------------------------------------------------------------
 
     def check_access(self, request: JobRequest | None = None) -> list[Check]:
-        return access.checks(self.daemon(endpoint_of(request)), request, self.credentials)
+        return access.checks(self.daemon(self._endpoint(request)), request, self.credentials)
 
     def sees_this_machine(self, request: JobRequest | None = None) -> bool:
-        return self.daemon(endpoint_of(request)).is_local
+        return self.daemon(self._endpoint(request)).is_local
 
     def resources(self, account: str | None = None) -> list[ResourceTable]:
-        return access.resources(self.daemon(account or endpoint_of(None)))
+        return access.resources(self.daemon(account or self._endpoint(None)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -46,6 +45,7 @@ class Unavailable(TaoRunError):
     code = BackendUnreachable.code
 
 
+_START = "start it (systemctl start docker), or set DOCKER_HOST; `docker info` must work"
 _INIT = "install the engine's init (tini for Docker, catatonit for Podman), or -o init=false"
 # what the engine says (often with status 500) where the request or the host is at fault -> what to do
 _REFUSALS = {
@@ -65,10 +65,10 @@ _REFUSALS = {
 class Daemon:
     """One daemon. Connects when first used; `api` raises what `translated` turns into ours."""
 
-    def __init__(self, endpoint: str, clock: Clock, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, endpoint: str, clock: Clock, environ: Mapping[str, str]) -> None:
         self.endpoint = endpoint
         self.clock = clock
-        self._environ = os.environ if environ is None else environ
+        self._environ = environ
         self._tunnel = Tunnel(endpoint, clock) if endpoint.startswith("ssh://") else None
         self._client: Any = None
         self._url = ""
@@ -206,4 +206,4 @@ def _unreachable(endpoint: str, error: Exception) -> TaoRunError:
     what = "refuses connections" if "refused" in text.lower() else "does not answer"
     if "FileNotFoundError" in text or "No such file" in text:
         what = "is not there"
-    return BackendUnreachable(f"the Docker daemon at {endpoint} {what}", "start it, or set DOCKER_HOST: docker info")
+    return BackendUnreachable(f"the Docker daemon at {endpoint} {what}", _START)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 from tao_run.errors import UsageError
 
 DEFAULT = "unix:///var/run/docker.sock"
+#: the variables that say where the daemon is and how to reach it
+SETTINGS = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 _SCHEMES = ("unix", "tcp", "http", "https", "ssh", "npipe")
 _REMOTE_SOCKET = "/var/run/docker.sock"
 _SAFE_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*|\[[0-9a-fA-F:]+\]")
@@ -65,9 +66,8 @@ def _port(endpoint: str, parts: SplitResult) -> int | None:
         raise UsageError(f"{endpoint!r}: the port is no number from 1 to 65535") from None
 
 
-def default_endpoint(environ: Mapping[str, str] | None = None) -> str:
+def default_endpoint(environ: Mapping[str, str]) -> str:
     """What Docker's own client would use here: DOCKER_HOST, DOCKER_CONTEXT, the current context, the socket."""
-    environ = os.environ if environ is None else environ
     if environ.get("DOCKER_HOST"):
         return check_endpoint(environ["DOCKER_HOST"])
     name = environ.get("DOCKER_CONTEXT") or str(

@@ -68,7 +68,8 @@ def login(image: ImageReference, options: Options, credentials: Credentials) -> 
     secret = options.registry_secret or (NGC_SECRET if ngc and credentials.has(NGC_SECRET) else None)
     if secret is None:
         return None
-    return {"username": options.registry_user or NGC_USER, "password": credentials.value(secret)}
+    user = options.registry_user or credentials.setting("DOCKER_USERNAME") or NGC_USER
+    return {"username": user, "password": credentials.value(secret)}
 
 
 def follow(

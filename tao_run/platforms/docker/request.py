@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tao_run.errors import UsageError
-from tao_run.platforms.docker.endpoint import check_endpoint, default_endpoint, is_local
+from tao_run.platforms.docker.endpoint import check_endpoint, default_endpoint
 from tao_run.platforms.docker.mounts import Mount, check_mounts, parse_mount
 from tao_run.platforms.docker.options import Options
 
@@ -25,18 +25,17 @@ def parse_options(request: JobRequest) -> Options:
     return parse_model(Options, dict(request.options.get("docker", {})), "options of platform docker")
 
 
-def endpoint_of(request: JobRequest | None, environ: Mapping[str, str] | None = None) -> str:
+def endpoint_of(request: JobRequest | None, environ: Mapping[str, str]) -> str:
     """The daemon of a request: its option `host`, else what Docker's own client would use."""
     host = parse_options(request).host if request else None
     return check_endpoint(host) if host else default_endpoint(environ)
 
 
-def results_root(request: JobRequest, bucket: str) -> str:
+def results_root(request: JobRequest, bucket: str, local: bool) -> str:
     """Where results go: a URI, a directory on the daemon's host, or empty if nowhere durable."""
     wanted = request.results or (f"s3://{bucket}/results" if bucket else "")
     if not wanted or "://" in wanted:
         return wanted.rstrip("/")
-    local = is_local(endpoint_of(request))
     if not local and not wanted.startswith("/"):
         raise UsageError(f"results {wanted!r}: the daemon runs on another host", "give an absolute path on that host")
     return str(Path(wanted).expanduser().absolute()) if local else wanted.rstrip("/")

@@ -122,7 +122,7 @@ def test_what_was_created_and_never_started_is_told_and_swept(bench: Bench) -> N
     bench.store.add(job, "gone:1:1")
     bench.service.cli("create", "--name", job.name, "--label", f"{LABEL_ID}={job.id}", "mini:1")
     assert bench.look(job).state is JobState.PENDING
-    late = LateDaemon(bench.service.host, bench.sdk.clock)
+    late = LateDaemon(bench.service.host, bench.sdk.clock, {})
     status = observe.poll(late, [job])[job.id]
     assert (status.state, status.reason) == (JobState.ERROR, "NeverLaunched")
     remove_unstarted(bench.sdk.daemon(job.account))

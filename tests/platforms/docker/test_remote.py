@@ -82,14 +82,12 @@ def test_the_parts_of_an_ssh_endpoint() -> None:
     assert check_endpoint("/run/d.sock") == "unix:///run/d.sock"
 
 
-def test_the_job_remembers_its_daemon(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", bench.service.host)
+def test_the_job_remembers_its_daemon(bench: Bench) -> None:
     request = parse_request({"platform": "docker", "image": "mini:1", "command": "true"})
-    job = build_job(bench.sdk, request)
-    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2375")
+    job = build_job(DockerSDK(Credentials({"DOCKER_HOST": bench.service.host})), request)
     assert job.account == bench.service.host
     assert job.options["host"] == bench.service.host
-    assert bench.sdk.find(job) is None
+    assert DockerSDK(Credentials({"DOCKER_HOST": "tcp://elsewhere:2375"})).find(job) is None
 
 
 # -- over ssh --------------------------------------------------------------------------------------------------
@@ -148,7 +146,7 @@ def test_ssh_that_fails_says_why(
     ssh: SshServer, monkeypatch: pytest.MonkeyPatch, where: str, kind: type[TaoRunError], text: str
 ) -> None:
     monkeypatch.setenv("PATH", str(ssh.bin), prepend=":")
-    daemon = Daemon(where.format(port=ssh.port, closed=free_port()), SystemClock())
+    daemon = Daemon(where.format(port=ssh.port, closed=free_port()), SystemClock(), {})
     with pytest.raises(kind, match=text) as failed:
         _ = daemon.info
     assert failed.value.hint
@@ -201,5 +199,5 @@ def test_what_is_no_docker_or_refuses_is_never_a_state(answering: str, kind: typ
 def test_no_daemon_at_all(tmp_path: Path) -> None:
     for endpoint in (f"unix://{tmp_path}/none.sock", f"tcp://127.0.0.1:{free_port()}"):
         with pytest.raises(BackendUnreachable, match=r"is not there|refuses") as failed:
-            _ = Daemon(endpoint, SystemClock()).info
+            _ = Daemon(endpoint, SystemClock(), {}).info
         assert "DOCKER_HOST" in failed.value.hint
