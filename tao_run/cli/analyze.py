@@ -12,6 +12,7 @@ from typing import Annotated, BinaryIO, cast
 import typer
 
 from tao_run.analysis.result import Report
+from tao_run.cli.arguments import MaybeJobArgument
 from tao_run.cli.runtime import FormatOption, Runtime, runtime_of
 from tao_run.errors import UsageError
 from tao_run.jobs.model import LogQuery
@@ -22,7 +23,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def analyze(
     ctx: typer.Context,
-    job: Annotated[str | None, typer.Argument(help="Id, prefix, name or @last.")] = None,
+    job: MaybeJobArgument = None,
     log: Annotated[
         str | None, typer.Option("--log", metavar="FILE", help="A saved log instead of a job; .gz, or - for stdin.")
     ] = None,

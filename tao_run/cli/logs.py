@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tao_run.cli.arguments import JobArgument
 from tao_run.cli.output.plain import plain_line
 from tao_run.cli.runtime import FormatOption, Runtime, runtime_of
 from tao_run.errors import UsageError
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from tao_run.jobs.model import Job
 
 app = typer.Typer(add_completion=False)
+_MOST_LINES = 1_000_000_000
 
 
 @app.command()
 def logs(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="Id, prefix, name or @last.")],
-    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, help="Only the last N lines, in all.")] = None,
+    job: JobArgument,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, max=_MOST_LINES, help="Only the last N lines, in all.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     replica: Annotated[str | None, typer.Option("--replica", help="Only this replica: rank or name.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="From a time (ISO 8601) or age (10m, 2h) on.")] = None,
@@ -50,7 +52,7 @@ def logs(
     lines = _first_failure(runtime, found, query) if first_failure else runtime.platform_of(found).logs(found, query)
     if grep is not None:
         lines = _matching(lines, grep)
-    print_lines(runtime, found, lines, timestamps)
+    print_lines(runtime, found, lines, timestamps, follow)
 
 
 def _first_failure(runtime: Runtime, job: Job, query: LogQuery) -> Iterator[LogLine]:
@@ -75,7 +77,10 @@ def _moment(text: str | None, now: datetime) -> datetime | None:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return now - timedelta(seconds=parse_duration(text))
-    return moment if moment.tzinfo else moment.astimezone(timezone.utc)
+    try:
+        return moment if moment.tzinfo else moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"--since {text}: no such time on this machine") from None
 
 
 def _matching(lines: Iterator[LogLine], pattern: str) -> Iterator[LogLine]:
@@ -86,7 +91,7 @@ def _matching(lines: Iterator[LogLine], pattern: str) -> Iterator[LogLine]:
     return (line for line in lines if line.kind != "line" or wanted.search(line.text))
 
 
-def print_lines(runtime: Runtime, job: Job, lines: Iterator[LogLine], timestamps: bool) -> None:
+def print_lines(runtime: Runtime, job: Job, lines: Iterator[LogLine], timestamps: bool, follow: bool) -> None:
     """Print log lines as they come: exact when piped, harmless on a terminal, one JSON object each with JSON."""
     output = runtime.output
     many = job.nodes > 1
@@ -97,7 +102,7 @@ def print_lines(runtime: Runtime, job: Job, lines: Iterator[LogLine], timestamps
             output.out.write(_line_text(line, output, many, timestamps) + "\n")
         else:
             output.note(f"[{line.kind}] {line.text}")
-        if output.interactive or runtime.output.json:
+        if output.interactive or output.json or follow:
             output.out.flush()
     output.out.flush()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tao_run.cli.arguments import GroupOption, JobsArgument
 from tao_run.cli.outcomes import Submitted
 from tao_run.cli.rows import job_row
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
@@ -22,8 +23,8 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def retry(
     ctx: typer.Context,
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Ids, prefixes, names or @last.")] = None,
-    group: Annotated[str | None, typer.Option("--group", help="What failed in a group, and what it lacks.")] = None,
+    jobs: JobsArgument = None,
+    group: GroupOption = None,
     force: Annotated[bool, typer.Option("--force", help="Also what would fail again, or was canceled.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Start from the furthest checkpoint.")] = False,
     watch: Annotated[bool, typer.Option("--watch/--detach", help="Watch, or print ids and leave.")] = False,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tao_run.cli.arguments import GroupOption, JobsArgument
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 from tao_run.errors import UsageError
 from tao_run.jobs.durations import parse_duration
@@ -19,8 +20,8 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def watch(
     ctx: typer.Context,
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Ids, prefixes, names or @last.")] = None,
-    group: Annotated[str | None, typer.Option("--group", help="All jobs of a group.")] = None,
+    jobs: JobsArgument = None,
+    group: GroupOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All jobs that have not ended.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.001, help="Minutes between looks.")] = 5.0,
     timeout: Annotated[str | None, typer.Option("--timeout", help="Leave after this long: 30m, 4h.")] = None,
