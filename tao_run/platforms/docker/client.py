@@ -57,6 +57,7 @@ _REFUSALS = {
     "container-init binary": _INIT,
     "OCI runtime create failed": "the engine could not start the command; see the message",
     "oci runtime error": "the engine could not start the command; see the message",
+    "does not support reading": "the engine's log driver keeps no log that can be read; json-file or local does",
     "address already in use": "choose another port or network",
     "unknown or invalid runtime name": "-o runtime=... must name a runtime that `docker info` lists",
 }
@@ -93,13 +94,6 @@ class Daemon:
         """GET /info: what does not change while the daemon runs."""
         with self.translated():
             return dict(self.api.info())
-
-    @cached_property
-    def is_podman(self) -> bool:
-        """Whether Podman answers in Docker's place."""
-        with self.translated():
-            parts = self.api.version().get("Components") or []
-        return any("podman" in str(part.get("Name", "")).lower() for part in parts)
 
     def close(self) -> None:
         """Give up the connection; the next use makes a new one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tao_run.errors import BackendRejected
 from tao_run.jobs.model import Job, JobState, JobStatus, LogLine, LogQuery
 from tao_run.platforms.docker.client import Conflict, Daemon, NotThere
 from tao_run.platforms.docker.launch import remove
@@ -56,10 +57,10 @@ def _canceled(status: JobStatus) -> JobStatus:
 
 
 def last_lines(daemon: Daemon, container: str, name: str) -> list[LogLine]:
-    """The end of the log; empty if the container is gone."""
+    """The end of the log; empty if the container is gone, or the engine keeps no log."""
     try:
         return list(ContainerLog(daemon, container, name).read(LogQuery(tail=_EVIDENCE_LINES)))
-    except NotThere:
+    except BackendRejected:
         return []
 
 

@@ -16,6 +16,7 @@ from tao_run.platforms.docker.pull import ensure_image
 from tao_run.platforms.docker.staging import stage
 
 _TRIES = 12
+_PAUSE = 0.5  # seconds before something is done again after the connection broke
 _NO_GPUS = "this engine ignored the request for GPUs"
 #: seconds after which a container that was created and not started will never be started by its launcher
 START_GRACE = 300.0
@@ -40,7 +41,7 @@ def start(
         raise Unavailable(error.message, error.hint) from None
     container = _create(daemon, plan)
     try:
-        _finish(daemon, container, plan, secrets, payload)
+        _patiently(daemon, lambda: _finish(daemon, container, plan, secrets, payload))
         with daemon.translated():
             daemon.api.start(container)
     except BackendFault as error:
@@ -51,6 +52,15 @@ def start(
         remove(daemon, container)
         raise
     return container
+
+
+def _patiently(daemon: Daemon, step: Callable[[], None]) -> None:
+    """Do what may be done twice, once more if the connection broke. Never for the start: a job runs once."""
+    try:
+        step()
+    except BackendUnreachable:
+        daemon.clock.sleep(_PAUSE)
+        step()
 
 
 def _settle_fault(daemon: Daemon, container: str, error: BackendFault) -> None:
@@ -145,12 +155,21 @@ def _post(daemon: Daemon, plan: Plan) -> str:
     try:
         with daemon.translated():
             return str(daemon.api.create_container_from_config(container_body(plan), plan.job.name)["Id"])
-    except BackendFault as error:
+    except BackendUnreachable as error:
         if "already in use" in error.message:  # Podman says with 500 what Docker says with 409
             raise Conflict(error.message) from None
-        if list_containers(daemon, f"{LABEL_ID}={plan.job.id}"):
-            raise
-        raise BackendRejected(error.message, error.hint) from None  # an answer, and nothing was created
+        return _after_lost_answer(daemon, plan, error)
+
+
+def _after_lost_answer(daemon: Daemon, plan: Plan, error: BackendUnreachable) -> str:
+    """The container, if the create came through. A fault is an answer: without a container nothing was created."""
+    daemon.clock.sleep(_PAUSE)
+    found = list_containers(daemon, f"{LABEL_ID}={plan.job.id}")
+    if found:
+        return str(found[0]["Id"])
+    if isinstance(error, BackendFault):
+        raise BackendRejected(error.message, error.hint) from None
+    raise error
 
 
 def _clear_name(daemon: Daemon, plan: Plan) -> None:

@@ -25,6 +25,7 @@ from tao_run.platforms.docker.streams import (
 _STALL_SECONDS = 60.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.3, 5.0
 _GIVE_UP_SECONDS = 900.0
+_MOST_BREAKS = 30
 _SLACK = 64  # pieces read beyond the lines asked for: one MiB of a long line
 _ROTATED = "lines may be missing here: the engine rotated its log"
 _REMOVED = "the container was removed, and its log with it"
@@ -43,6 +44,7 @@ class ContainerLog:
         self._replica = replica
         self._seen = Seen()
         self._lines = Assembler()
+        self._breaks = 0  # how often the connection broke since the last new line
 
     def read(self, query: LogQuery) -> Iterator[LogLine]:
         """What is there now: the last `tail` lines, or all from `since` on. Raises NotThere."""
@@ -78,7 +80,11 @@ class ContainerLog:
             yield self._said(_REMOVED, "gap")
             return True
         except BackendUnreachable as error:
-            yield self._said(f"{error.message}; waiting for it", "note")
+            self._breaks += 1
+            if self._breaks > _MOST_BREAKS:
+                raise
+            if self._breaks == 1:
+                yield self._said(f"{error.message}; waiting for it", "note")
             self._await_daemon()
             return False
 
@@ -92,6 +98,7 @@ class ContainerLog:
             if not self._seen.joined:
                 self._seen.joined = True
                 yield self._said(_ROTATED, "gap")
+            self._breaks = 0
             yield from map(self._labelled, self._lines.add(piece))
 
     def _await_daemon(self) -> None:

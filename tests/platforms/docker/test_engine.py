@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.create import LABEL_ID
 from tao_run.platforms.docker.launch import remove_unstarted
 from tao_run.platforms.lifecycle import cancel, submit
+from tests.fakes.docker.proxy import DockerProxy
 from tests.platforms.docker.conftest import Bench
 
 
@@ -145,6 +147,20 @@ def test_a_user_without_rights_is_told_so(bench: Bench) -> None:
         os.seteuid(0)
         socket.parent.chmod(stat.S_IMODE(directory.st_mode))
     assert "group docker" in refused.value.hint
+
+
+@pytest.mark.parametrize("request_line", [r"^POST .*/containers/create", r"^PUT .*/archive", r"^POST .*/start"])
+def test_a_lost_answer_makes_no_second_job_and_loses_none(bench: Bench, tmp_path: Path, request_line: str) -> None:
+    proxy = DockerProxy(bench.service.host)
+    mounts = f"{tmp_path}:/out"
+    command = 'echo "$HF_TOKEN" >> /out/runs'
+    with proxy.lost_reply(request_line):
+        job = bench.submit(command, options={"host": proxy.host, "mounts": mounts}, secrets={"HF_TOKEN": "HF_TOKEN"})
+    assert bench.wait(job).state is JobState.COMPLETE
+    assert (tmp_path / "runs").read_text() == "hf_canary-'\"$1\n"
+    assert len(bench.service.cli("ps", "-aq", "--filter", f"label={LABEL_ID}={job.id}").split()) == 1
+    assert any(re.search(request_line, request) for request in proxy.requests)
+    proxy.close()
 
 
 # -- what the container gets -----------------------------------------------------------------------------------

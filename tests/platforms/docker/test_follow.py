@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tao_run.errors import BackendUnreachable, NoSuchJob
+from tao_run.errors import BackendRejected, BackendUnreachable, NoSuchJob
 from tao_run.jobs.model import JobState, LogLine, LogQuery
 from tao_run.platforms.lifecycle import cancel
 from tests.platforms.docker.conftest import Bench
@@ -161,6 +161,20 @@ def test_cancel_works_after_a_restart_and_the_log_stays(own: Bench) -> None:
     own.service.start()
     assert cancel(own.sdk, own.store, own.store.get(job.id)).status.state is JobState.CANCELED
     assert own.texts(job) == ["before"]
+
+
+def test_an_engine_that_keeps_no_log_says_so(own: Bench) -> None:
+    own.service.stop()
+    own.service.start("--log-driver", "none")
+    job, status = own.run("echo unheard; exit 4")
+    assert (status.state, status.exit_code) == (JobState.ERROR, 4)
+    for follow in (False, True):
+        with pytest.raises(BackendRejected, match="does not support reading") as failed:
+            own.texts(job, follow=follow)
+        assert "log driver" in failed.value.hint
+    evidence = own.sdk.evidence(own.store.get(job.id))
+    assert (evidence.log_tail, evidence.status.exit_code) == ((), 4)
+    own.service.stop()
 
 
 def test_a_log_that_is_rotated_while_followed(own: Bench) -> None:
