@@ -64,7 +64,7 @@ class Cluster:
         """Make slurmctld forget an ended job now, as it does by itself after five minutes."""
         path = self.root / "etc" / "slurm.conf"
         whole = path.read_text(encoding="utf-8")
-        path.write_text(re.sub(r"MinJobAge=\d+", "MinJobAge=2", whole), encoding="utf-8")
+        _replace(path, re.sub(r"MinJobAge=\d+", "MinJobAge=2", whole))
         try:
             self.run("scontrol", "reconfigure")
             deadline = time.monotonic() + 60
@@ -72,7 +72,7 @@ class Cluster:
                 assert time.monotonic() < deadline, f"slurmctld still knows {job_id}"
                 time.sleep(0.3)
         finally:
-            path.write_text(whole, encoding="utf-8")
+            _replace(path, whole)
             self.run("scontrol", "reconfigure")
 
     def resume_nodes(self) -> None:
@@ -142,6 +142,14 @@ class Cluster:
         )
         if done.returncode:
             raise RuntimeError(f"{name} failed:\n{done.stdout[-2000:]}")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Daemons read their configuration at any moment: they must never see half of it."""
+    new = path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    new.chmod(0o644)
+    new.replace(path)
 
 
 def reason_not_here() -> str:

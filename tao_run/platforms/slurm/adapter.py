@@ -88,7 +88,10 @@ class SlurmSDK(Platform):
         return LogReader(remote, remote.cluster.job_dir(job.name), job.nodes, self.clock, ended).lines(query)
 
     def _ended(self, job: Job) -> bool:
-        return self.poll([job])[job.id].state.terminal
+        from tao_run.platforms.slurm.observe import GONE
+
+        status = self.poll([job])[job.id]
+        return status.state.terminal or status.reason == GONE
 
     def replicas(self, job: Job) -> list[Replica]:
         from tao_run.platforms.slurm.details import replicas
@@ -105,6 +108,14 @@ class SlurmSDK(Platform):
 
         tail = tuple(self.logs(job, LogQuery(tail=2000)))
         return evidence(self._remote(job), job, self.clock.now(), tail)
+
+    def settle(self, job: Job) -> list[str]:
+        from tao_run.platforms.slurm.cancel import forget_secrets
+
+        # a script that came to its end has removed them itself
+        if job.status.exit_code is None and job.request.secrets:
+            forget_secrets(self._remote(job), job)
+        return []
 
     # -- before anything is submitted --------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ VERIFY_SECONDS = 45.0
 _CANCEL = """\
 section scancel scancel --name={name} {job}
 """
+_FORGET = "section forget rm -f -- {directory}/env"
 _DELETE = "section delete rm -rf -- {directory}"
 
 
@@ -37,8 +38,10 @@ def cancel(remote: Remote, job: Job, clock: Clock, delete: bool) -> JobStatus:
     if status.reason == GONE:
         words = f"SLURM no longer knows job {job.backend_id}: nothing of it runs"
         status = replace(status, state=JobState.CANCELED, message=words)
-    if delete and status.state.terminal:
-        _delete(remote, job)
+    if status.state.terminal:
+        forget_secrets(remote, job)
+        if delete:
+            _delete(remote, job)
     return status
 
 
@@ -56,6 +59,11 @@ def _verify(remote: Remote, job: Job, clock: Clock) -> JobStatus:
 
 def _look(remote: Remote, job: Job, clock: Clock) -> JobStatus:
     return poll(remote, [job], clock.now())[job.id]
+
+
+def forget_secrets(remote: Remote, job: Job) -> None:
+    """Remove the environment file of a job that SLURM ended before its script could do so."""
+    remote.run(_FORGET.format(directory=shell_path(remote.cluster.job_dir(job.name))))
 
 
 def _delete(remote: Remote, job: Job) -> None:

@@ -124,16 +124,23 @@ def _base(answer: Answer, cluster: Cluster) -> Check:
 
 
 def _of_request(answer: Answer, request: JobRequest, options: Options) -> Iterator[Check]:
-    groups = node_groups(answer) if answer["partitions"].code == 0 else []
-    chosen = _partitions(answer, options)
+    if answer["partitions"].code:
+        yield Check("slurm.partition", "skipped", "slurmctld does not answer")
+    else:
+        yield from _of_partitions(node_groups(answer), _partitions(answer, options), request, options)
+    yield _account(associations(answer["accounts"]), options)
+    yield _container(answer, request, options)
+    yield from _paths(answer)
+
+
+def _of_partitions(
+    groups: Sequence[NodeGroup], chosen: Sequence[str], request: JobRequest, options: Options
+) -> Iterator[Check]:
     yield _partition(groups, chosen)
     inside = [group for group in groups if group.partition in chosen]
     if inside:
         yield _time(inside, limit_seconds(request, options))
         yield _gpus(inside, request, options)
-    yield _account(associations(answer["accounts"]), options)
-    yield _container(answer, request, options)
-    yield from _paths(answer)
 
 
 def _partitions(answer: Answer, options: Options) -> list[str]:

@@ -18,7 +18,10 @@ from tao_run.platforms.streams import LineSplitter, last_lines
 
 BATCH = "batch"
 _IDLE_SECONDS = 60.0  # the script over there says something every second
-_ASK_EVERY = 10  # quiet seconds between two looks at the job's state
+# After so many quiet seconds SLURM is asked whether the job is over: a job that ends by itself says so in its
+# directory, and schedulers do not like to be polled.
+_ASK_AFTER = (10, 30)
+_ASK_EVERY = 60
 _GIVE_UP_SECONDS = 300.0
 _SLICE = 8 * 1024 * 1024  # bytes that are put in order at a time
 _RANK_FILE = re.compile(r"logs/rank-(\d+)\.log")
@@ -104,7 +107,7 @@ class LogReader:
 
     def _timeline(self) -> Timeline:
         reading = Reading(Timeline(""))
-        return Timeline("\n".join(line.text for line in self._read(INDEX, reading)))
+        return Timeline("\n".join(line.text for line in self._read(INDEX, reading) if line.kind != "gap"))
 
     def _so_far(self, files: str, reading: Reading, query: LogQuery) -> Iterator[LogLine]:
         """What is there now. For a tail each file's last lines are enough: the last of all are among them."""
@@ -154,16 +157,28 @@ class LogReader:
                 if frame.data:
                     quiet = 0
                     yield from reading.feed(frame, self._clock.now() if follow else None)
+                elif frame.word == "gone":
+                    yield LogLine(f"{self._directory} is gone from the cluster, and the log with it", kind="gap")
+                    return
                 elif frame.word != "quiet":
                     return
                 else:
                     quiet += 1
                     yield from reading.progress(self._clock.now())
-                    if quiet % _ASK_EVERY == 0 and self._ended():
+                    if self._is_over(quiet):
                         break
             else:
                 raise BackendUnreachable("the stream of the log broke off")
         yield from self._connection(files, reading, follow=False)
+
+    def _is_over(self, quiet: int) -> bool:
+        """Whether SLURM says that the job has ended, asked now and then. While it does not answer, it has not."""
+        if quiet not in _ASK_AFTER and quiet % _ASK_EVERY:
+            return False
+        try:
+            return self._ended()
+        except BackendUnreachable:
+            return False
 
 
 def _in_order(lines: Iterator[LogLine] | list[LogLine]) -> Iterator[LogLine]:

@@ -114,6 +114,8 @@ def batch_script(job: Job, options: Options, inside: Containment, env: Mapping[s
     words = [
         f"--ntasks={job.nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL --open-mode=append",
         '--output="$job_dir/logs/rank-%t.log"',
+        # srun does not take this over from sbatch since 22.05
+        *([f"--cpus-per-task={options.cpus_per_task}"] if options.cpus_per_task else []),
         *inside.srun,
         *(shlex.join(shlex.split(line)) for line in options.srun),
     ]

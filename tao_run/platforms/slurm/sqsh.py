@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from tao_run.platforms.slurm.cluster import shell_path
 from tao_run.platforms.slurm.images import cache_name, enroot_uri, parse_image
 from tao_run.platforms.slurm.options import Options
@@ -74,7 +76,7 @@ def import_step(cached: str, account: str | None) -> str:
     if not cached:
         return ""
     image, name = shell_path(cached), import_name(cached)
-    charged = f" --account={account}" if account else ""
+    charged = f" --account={shlex.quote(account)}" if account else ""
     return f"""\
   if [ ! -s {image} ]; then
     mkdir -p "$(dirname {image})" || return

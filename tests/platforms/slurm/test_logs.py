@@ -106,8 +106,10 @@ def test_one_replica_and_the_batch_script(slurm_cluster: Cluster, directory: Pat
         assert texts(slurm_cluster, directory, LogQuery(replica=wanted)) == [text]
 
 
-def test_a_directory_that_is_gone_has_no_lines(slurm_cluster: Cluster) -> None:
-    assert texts(slurm_cluster, Path("/nonexistent/job"), LogQuery(follow=True)) == []
+def test_a_directory_that_is_gone_is_a_gap(slurm_cluster: Cluster) -> None:
+    lines = list(reader(slurm_cluster, Path("/nonexistent/job")).lines(LogQuery()))
+    assert [line.kind for line in lines] == ["gap"]
+    assert "/nonexistent/job is gone" in lines[0].text
 
 
 def test_slurms_own_words_are_notes() -> None:

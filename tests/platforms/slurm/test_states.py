@@ -110,9 +110,8 @@ def ended(crowded: Site, waiting: dict[str, JobStatus]) -> dict[str, JobStatus]:
         "no directory": site.submit("true", options={"hold": True}),
         "suspended": site.submit(NEVER_MIND, options={"nodelist": "node1"}),
     }
-    requeued = site.submit(
-        NEVER_MIND, options={"partition": "requeue", "nodelist": "node4", "exclusive": True, "requeue": True}
-    )
+    again = {"partition": "requeue", "nodelist": "node4", "exclusive": True, "requeue": True}
+    requeued = site.submit('[ -n "$SLURM_RESTART_COUNT" ] || sleep 600; exit 7', options=again)
     for name in ("timeout", "canceled", "node", "preempted", "suspended"):
         site.running(jobs[name])
     site.running(requeued)
@@ -125,6 +124,8 @@ def ended(crowded: Site, waiting: dict[str, JobStatus]) -> dict[str, JobStatus]:
     seen = {name: site.ended(job, 75) for name, job in jobs.items() if name != "suspended"}
     seen["suspended"] = site.look(jobs["suspended"])[0]
     seen["requeued"] = site.look(requeued)[0]
+    site.cluster.run("scontrol", "update", f"JobId={requeued.backend_id}", "StartTime=now")
+    seen["second run"] = site.ended(requeued)
     seen["node is down"] = site.until(waits, lambda status: status.reason == "ReqNodeNotAvail")
     return seen
 
@@ -153,6 +154,7 @@ ENDS = {
     "no directory": (JobState.ERROR, "FAILED", None, "log or working directory"),
     "suspended": (JobState.PAUSED, "SUSPENDED", None, "suspended"),
     "node is down": (JobState.PENDING, "PENDING", None, "down, drained or reserved"),
+    "second run": (JobState.ERROR, "FAILED", 7, "exited with 7"),
     "requeued": (JobState.PENDING, "PENDING", None, "requeued 1x"),
 }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tao_run.errors import BackendRejected, BackendUnreachable, TaoRunError, UsageError
+from tao_run.errors import BackendRejected, BackendUnreachable, CredentialMissing, UsageError
 from tao_run.jobs.model import JobState
 from tao_run.jobs.observe import refresh
 from tao_run.platforms.lifecycle import observe, submit
@@ -29,6 +30,16 @@ def test_the_secret_is_in_the_0600_file_alone_and_the_file_is_gone_at_the_end(si
     assert site.ended(job).state is JobState.COMPLETE
     assert site.texts(job) == [SECRET.encode().hex()]
     assert not (directory / "env").exists()
+
+
+def test_the_secret_goes_also_when_slurm_ends_the_job(site: Site) -> None:
+    site.more["MY_TOKEN"] = SECRET
+    held = [site.submit("true", secrets={"KEY": "MY_TOKEN"}, options={"hold": True}) for _ in range(2)]
+    assert all((site.directory(job) / "env").exists() for job in held)
+    site.adapter().cancel(held[0])
+    site.cluster.run("scancel", str(held[1].backend_id))
+    site.adapter().settle(replace(held[1], status=site.ended(held[1])))
+    assert not any((site.directory(job) / "env").exists() for job in held)
 
 
 def test_launching_twice_is_one_job(site: Site) -> None:
@@ -123,6 +134,7 @@ def test_the_staged_scripts_are_bash_and_say_what_was_asked(site: Site) -> None:
     ):
         assert f"#SBATCH {line}\n" in script
     assert "--container-image='nvcr.io#nvidia/tao/tao-toolkit:6.0'" in script
+    assert "--cpus-per-task=2 \\\n" in script.partition("srun ")[2]
     assert f"{site.base}:{site.base},/data:/data:ro,/scratch:/scratch" in script
     for name, text in native["files"].items():
         if name.endswith((".sh", ".sbatch")):
@@ -217,12 +229,12 @@ def test_a_base_directory_that_is_not_safe_is_refused(site: Site, base: str) -> 
         site.build("true")
 
 
-def test_without_a_cluster_all_missing_names_are_told_at_once(site: Site) -> None:
+def test_without_a_cluster_all_missing_names_are_told_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # with sbatch in it, this machine would be a login node
     adapter = site.adapter(SLURM_USER="", SLURM_HOSTNAME="")
-    if adapter.account(site.request()).startswith("root@direct"):
-        pytest.skip("sbatch is installed here: this machine counts as a login node")
-    with pytest.raises(TaoRunError, match="SLURM_USER, SLURM_HOSTNAME"):
+    with pytest.raises(CredentialMissing, match="SLURM_USER, SLURM_HOSTNAME") as caught:
         adapter.account(site.request())
+    assert caught.value.names == ("SLURM_USER", "SLURM_HOSTNAME")
 
 
 def test_a_record_of_another_base_directory_is_still_found(site: Site) -> None:
