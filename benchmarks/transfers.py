@@ -162,7 +162,7 @@ class Bench:
         return rows
 
 
-def peak_memory(bench: Bench, action: Callable[[str], float], what: str) -> float:
+def peak_memory(action: Callable[[str], float], what: str) -> float:
     """The largest resident set of one runner job, in MB, measured in a process whose only children it is."""
     reader, writer = os.pipe()
     if os.fork() == 0:
@@ -200,22 +200,18 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="tao-run-bench-", dir=options.work) as work:
-        with s3_service(Path(work) / "server") as server:
-            bench = Bench(options, Path(work), server)
-            bench.make_files()
-            rows = bench.measure()
-            for row, (action, what) in zip(
-                rows,
-                [
-                    (bench.runner_down, "many"),
-                    (bench.runner_down, "big"),
-                    (bench.runner_up, "many"),
-                    (bench.runner_up, "big"),
-                ],
-                strict=True,
-            ):
-                row.memory = peak_memory(bench, action, what)
-            print(table(rows))
+        _run(options, Path(work))
+
+
+def _run(options: argparse.Namespace, work: Path) -> None:
+    with s3_service(work / "server") as server:
+        bench = Bench(options, work, server)
+        bench.make_files()
+        rows = bench.measure()
+        actions = [(run, what) for run in (bench.runner_down, bench.runner_up) for what in ("many", "big")]
+        for row, (action, what) in zip(rows, actions, strict=True):
+            row.memory = peak_memory(action, what)
+    print(table(rows))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import log
 from .errors import OutputError, RunnerError, StoreError
+from .objects.base import ObjectInfo
 from .parallel import run_all
 from .stop import Stop
 from .transfer import Send, Transfers
@@ -27,13 +28,19 @@ class Deliverer:
     """Keeps the targets of `trees` up to date. `transfers` is called when the store is first needed.
 
     `trees` is asked at every pass: whether a rank shares its directory shows only once rank 0 has begun.
+    `delivered` is told bucket, object and local path of each file that was seen in the store afterwards.
     `files` and `bytes` count what was delivered.
     """
 
     def __init__(
-        self, trees: Callable[[], List[Tree]], excludes: Sequence[str], transfers: Callable[[], Transfers]
+        self,
+        trees: Callable[[], List[Tree]],
+        excludes: Sequence[str],
+        transfers: Callable[[], Transfers],
+        delivered: Callable[[str, ObjectInfo, str], None],
     ) -> None:
         self._trees, self._excludes, self._transfers = trees, excludes, transfers
+        self._delivered = delivered
         self._done: Dict[str, State] = {}
         self._lock = threading.Lock()
         self.files = self.bytes = 0
@@ -109,15 +116,19 @@ class Deliverer:
         if os.path.isfile(tree.root):
             return
         try:
-            there = {info.key: info.size for info in self._transfers().store.list(bucket, prefix)}
+            there = {info.key: info for info in self._transfers().store.list(bucket, prefix)}
         except StoreError as error:
             log.warn(f"the upload to {tree.target} could not be verified: {error.message}")
             return
         wrong: Set[str] = set()
         for found in walk(tree, self._excludes):
-            unchanged = self._done.get(found.path) == (found.size, found.mtime)
-            if unchanged and there.get(join(prefix, found.relative)) != found.size:
+            if self._done.get(found.path) != (found.size, found.mtime):
+                continue
+            info = there.get(join(prefix, found.relative))
+            if info is None or info.size != found.size:
                 wrong.add(found.relative)
+            else:
+                self._delivered(bucket, info, found.path)
         if wrong:
             some = ", ".join(sorted(wrong)[:3])
             raise OutputError(

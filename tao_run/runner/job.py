@@ -58,7 +58,7 @@ class Job:
             outputs = Outputs(self._plan.outputs, self.context, self._plan.mount, self._data.read, self._data.write)
             command = self._prepare(inputs, outputs)
             trees = partial(outputs.trees, self._stage.root)
-            deliverer = Deliverer(trees, self._plan.upload_excludes, self._transfers)
+            deliverer = Deliverer(trees, self._plan.upload_excludes, self._transfers, self._stage.adopt)
             if self.context.rank == 0:
                 deliverer.deliver(final=True, quiet=True)  # record and spec: proves that results can be stored
             code = self._execute(command, deliverer)
@@ -143,6 +143,7 @@ class Job:
         with self.record.timed("outputs"):
             deliverer.deliver(final=True)
             deliverer.verify()
+            self._stage.index.flush()
 
     def _attempt(self, code: int, action: Callable[[], Any]) -> int:
         """The exit code after an action: the command's own failure is never replaced by a later one."""

@@ -16,6 +16,7 @@ from .uris import bucket_path, join, scheme_of
 
 # Keys that mean the job's results directory itself.
 _WHOLE = ("results_dir", "output_dir", "results-dir", "output-dir")
+_CUSTOMARY = "/results"  # what spec templates put there where no place is meant
 # A file output that the spec leaves open gets the ending by which the tool knows it.
 _ENDINGS = {"onnx_file": ".onnx", "trt_engine": ".engine", "checkpoint": ".pth"}
 
@@ -58,6 +59,8 @@ class Outputs:
         if declared.is_path:
             path = os.path.abspath(declared.key)
             kind = declared.type or ""
+        elif isinstance(value, str) and "${" in value:
+            path = self._context.work  # an interpolation that the tool resolves, below its results directory
         else:
             path = self._path_for(declared, kind, uri, value)
             self._write(declared.key, path)
@@ -72,10 +75,11 @@ class Outputs:
             root = self._mount or os.path.join(work, ".tao-run", "outputs")
             return os.path.join(root, bucket, key)
         last = declared.key.rpartition(".")[2]
+        unset = not isinstance(value, str) or value.rstrip("/") in ("", _CUSTOMARY)
+        if last in _WHOLE and unset:
+            return work
         if isinstance(value, str) and value:
             return os.path.normpath(os.path.join(work, value))
-        if last in _WHOLE:
-            return work
         return os.path.join(work, name + (_ENDINGS.get(last, "") if kind == "file" else ""))
 
     # -- delivery ----------------------------------------------------------------------------------------

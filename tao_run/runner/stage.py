@@ -107,6 +107,11 @@ class Stage:
             return path
         return None
 
+    def adopt(self, bucket: str, info: ObjectInfo, path: str) -> None:
+        """Know a result that lies where a later job looks for it as an input: on a mount, under its own URI."""
+        if path == self.local(bucket, info.key):
+            self.index.record(bucket, info.key, path, info.etag)
+
     # -- bring it ------------------------------------------------------------------------------------------
 
     def bring(self, uri: Uri, infos: Sequence[ObjectInfo]) -> Moved:

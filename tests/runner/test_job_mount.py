@@ -92,14 +92,14 @@ def test_results_on_the_mount_are_the_inputs_of_the_next_job(cloud: Container, s
     bucket = s3.bucket()
     cloud.env["TAO_RESULTS_ROOT"] = ""
     first = cloud.run(
-        command="mkdir {results_dir}/train && echo w > {results_dir}/train/m.pth && echo {results_dir}",
+        command="cd {results_dir} && mkdir train && head -c 20000000 /dev/zero > train/m.pth && pwd",
         mount=str(mount),
         results_uri=f"s3://{bucket}/results/job1",
     )
     assert first.out == f"{mount}/{bucket}/results/job1\n"
-    assert s3.get(bucket, "results/job1/train/m.pth") == b"w\n"
-    ran = cloud.run(command="cat {m}", inputs={"m": f"s3://{bucket}/results/job1/train/m.pth"}, mount=str(mount))
-    assert ran.out == "w\n"
+    assert len(s3.get(bucket, "results/job1/train/m.pth")) == 20_000_000
+    ran = cloud.run(command="wc -c < {m}", inputs={"m": f"s3://{bucket}/results/job1/train/m.pth"}, mount=str(mount))
+    assert ran.out == "20000000\n"
     assert "already here" in ran.log
 
 
@@ -129,7 +129,7 @@ def test_a_killed_download_is_never_taken_for_a_finished_one(
     body = os.urandom(1 << 20) * 120
     s3.put(bucket, {"d/big": body, **{f"d/{i:03}": bytes([i]) * 50_000 for i in range(100)}})
     process = cloud.start(command="true", inputs={"d": f"s3://{bucket}/d"}, mount=str(mount))
-    cloud.wait_for(lambda: any(path.stat().st_size for path in mount.glob(".tao-run/tmp/*/*") if path.name.isdigit()))
+    cloud.wait_for(lambda: bool(list(mount.glob(".tao-run/tmp/*/[0-9]*"))))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     big = mount / bucket / "d" / "big"

@@ -144,6 +144,21 @@ def test_spec_outputs_are_filled_in(cloud: Container, s3: S3Service, bucket: str
     assert sorted(delivered(s3, bucket)) == ["elsewhere/deep/x", "export_onnx_file.onnx"]
 
 
+def test_the_customary_results_directory_means_the_jobs_own(cloud: Container, bucket: str) -> None:
+    spec = {
+        "results_dir": "/results",
+        "train": {"results_dir": "${results_dir}/train"},
+        "evaluate": {"results_dir": ""},
+    }
+    declared = ["results_dir", "train.results_dir", "evaluate.results_dir"]
+    ran = cloud.run(command="cat {config_path}", spec=spec, outputs=declared)
+    assert yaml.safe_load(ran.out) == {
+        "results_dir": str(cloud.results),
+        "train": {"results_dir": "${results_dir}/train"},
+        "evaluate": {"results_dir": str(cloud.results)},
+    }
+
+
 def test_an_absolute_output_outside_the_results_is_delivered_too(cloud: Container, s3: S3Service, bucket: str) -> None:
     out = cloud.root / "work" / "out"
     ran = cloud.run(

@@ -147,6 +147,20 @@ def test_a_store_that_does_not_answer(client_name: str) -> None:
         list(store.list("bucket", ""))
 
 
+def test_without_keys_the_refusal_says_so(client_name: str, s3: S3Service) -> None:
+    store = open_client(client_name, Settings(s3.endpoint, REGION, "", "", ""))
+    with pytest.raises(AccessDenied) as caught:
+        list(store.list(s3.bucket(), ""))
+    assert "no S3 keys are set" in caught.value.hint
+
+
+def test_settings_come_from_the_names_of_either_world() -> None:
+    env = {"ACCESS_KEY": " a\r\n", "SECRET_KEY": "s", "S3_ENDPOINT_URL": "http://h:1/", "CLOUD_REGION": "eu"}
+    assert settings_from(env) == Settings("http://h:1", "eu", "a", "s", "")
+    assert settings_from({"AWS_ACCESS_KEY_ID": "x", **env}).access_key == "x"
+    assert settings_from({}) == Settings("", "us-east-1", "", "", "")
+
+
 def test_an_endpoint_that_is_no_store(client_name: str) -> None:
     with pytest.raises(StoreError, match="'not a url' is not a URL"):
         open_client(client_name, Settings("not a url", REGION, "k", "s", ""))

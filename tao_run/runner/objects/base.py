@@ -26,6 +26,7 @@ _KEYS = {
     "RequestTimeTooSkewed",
     "AuthorizationHeaderMalformed",
 }
+_NO_KEYS = "no S3 keys are set: give the job ACCESS_KEY and SECRET_KEY"
 _ELSEWHERE = {"PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException"}
 
 
@@ -38,13 +39,18 @@ class ObjectInfo(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How to reach the store. Empty keys leave it to the client to find some (an instance's role)."""
+    """How to reach the store. Without keys: a role of the machine at AWS, anonymously at other endpoints."""
 
     endpoint: str
     region: str
     access_key: str
     secret_key: str
     session_token: str
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether requests go unsigned."""
+        return bool(self.endpoint) and not self.access_key
 
     @property
     def where(self) -> str:
@@ -56,10 +62,10 @@ def settings_from(env: Mapping[str, str]) -> Settings:
     """The store from the variables of AWS's own tools, or from the names of TAO's credentials."""
 
     def first(*names: str) -> str:
-        return next((env[name] for name in names if env.get(name)), "")
+        return next((env[name].strip() for name in names if env.get(name, "").strip()), "")
 
     return Settings(
-        endpoint=first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"),
+        endpoint=first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL").rstrip("/"),
         region=first("AWS_REGION", "AWS_DEFAULT_REGION", "CLOUD_REGION") or "us-east-1",
         access_key=first("AWS_ACCESS_KEY_ID", "ACCESS_KEY"),
         secret_key=first("AWS_SECRET_ACCESS_KEY", "SECRET_KEY"),
@@ -111,15 +117,18 @@ class ObjectStore(ABC):
                 "check ACCESS_KEY, SECRET_KEY, S3_ENDPOINT_URL and CLOUD_REGION",
             )
         if status == 403 or code == "AccessDenied":
-            return AccessDenied(f"{where} refuses to {action} {name} ({code or status})", "check the keys' permissions")
+            fix = "check the keys' permissions" if self.settings.access_key else _NO_KEYS
+            return AccessDenied(f"{where} refuses to {action} {name} ({code or status})", fix)
         if code in _ELSEWHERE or status in (301, 307):
             return StoreError(f"{name} is in another region than {self.settings.region}", "set CLOUD_REGION")
         if status >= 500 or status in (408, 412, 429) or code in ("SlowDown", "RequestTimeout"):
             return Transient(f"{where} answered {status} {code} when asked to {action} {name}".replace("  ", " "))
         return StoreError(f"{where} answered {status} {code} when asked to {action} {name}")
 
-    def unreachable(self, detail: str) -> Unreachable:
+    def unreachable(self, detail: str) -> StoreError:
         """The error of no answer at all."""
+        if not (self.settings.access_key or self.settings.endpoint):
+            return KeysRefused(f"no S3 keys are set, and this machine has no role that gives any ({detail})", _NO_KEYS)
         return Unreachable(
             f"{self.settings.where} does not answer ({detail})", "check S3_ENDPOINT_URL, network and proxy"
         )

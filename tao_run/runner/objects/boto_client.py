@@ -18,12 +18,15 @@ class BotoClient(ObjectStore):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         import boto3
+        from botocore import UNSIGNED
         from botocore.config import Config
 
         options: Dict[str, Any] = {}
         if settings.endpoint and _knows_checksum_options(Config):
             # boto3 1.36 and later add checksums that other stores refuse, or keep as part of the object.
             options = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
+        if settings.anonymous:
+            options["signature_version"] = UNSIGNED
         config = Config(
             max_pool_connections=_CONNECTIONS,
             connect_timeout=10,

@@ -12,6 +12,9 @@ from ..errors import StoreError
 from .base import ObjectInfo, ObjectStore, Settings, code_in, part_size, require_file
 
 _PARTS_AT_ONCE = 6
+# For a whole request with its body: a part may take long on a slow line, a question may not.
+_DATA_TIMEOUT = "300s"
+_ASK_TIMEOUT = "30s"
 _STATUS = re.compile(r"status code: (\d{3})")
 
 
@@ -23,16 +26,16 @@ class ObstoreClient(ObjectStore):
         import obstore
 
         self._obstore = obstore
-        self._stores: Dict[str, Any] = {}
+        self._stores: Dict[Tuple[str, str], Any] = {}
         self.name = f"obstore {getattr(obstore, '__version__', '')}".strip()
 
-    def _bucket(self, bucket: str) -> Any:
-        store = self._stores.get(bucket)
+    def _bucket(self, bucket: str, timeout: str = _DATA_TIMEOUT) -> Any:
+        store = self._stores.get((bucket, timeout))
         if store is None:
-            store = self._stores[bucket] = self._open(bucket)
+            store = self._stores[bucket, timeout] = self._open(bucket, timeout)
         return store
 
-    def _open(self, bucket: str) -> Any:
+    def _open(self, bucket: str, timeout: str) -> Any:
         from obstore.store import S3Store
 
         settings = self.settings
@@ -42,6 +45,8 @@ class ObstoreClient(ObjectStore):
         if settings.access_key:
             config["access_key_id"] = settings.access_key
             config["secret_access_key"] = settings.secret_key
+        if settings.anonymous:
+            config["skip_signature"] = True
         if settings.session_token:
             config["session_token"] = settings.session_token
         return S3Store(
@@ -49,7 +54,7 @@ class ObstoreClient(ObjectStore):
             config=config,
             client_options={
                 "allow_http": settings.endpoint.startswith("http://"),
-                "timeout": "300s",
+                "timeout": timeout,
                 "connect_timeout": "10s",
             },
             retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=60)},
@@ -57,14 +62,14 @@ class ObstoreClient(ObjectStore):
 
     def list(self, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
         with self._errors(bucket, "list"):
-            for chunk in self._obstore.list(self._bucket(bucket), prefix or None, chunk_size=1000):
+            for chunk in self._obstore.list(self._bucket(bucket, _ASK_TIMEOUT), prefix or None, chunk_size=1000):
                 for entry in chunk:
                     # `prefix` itself is the empty object by which some tools mark a folder
                     if entry["path"] != prefix:
                         yield _info(entry)
 
     def head(self, bucket: str, key: str) -> Optional[ObjectInfo]:
-        store = self._bucket(bucket)
+        store = self._bucket(bucket, _ASK_TIMEOUT)
         try:
             with self._errors(bucket, "read"):
                 return _info(self._obstore.head(store, key))
@@ -77,7 +82,7 @@ class ObstoreClient(ObjectStore):
     def _ask_why(self, bucket: str, key: str) -> None:
         """An answer to HEAD has no body: a listing, refused for the same reason, says the reason."""
         with self._errors(bucket, "list"):
-            next(iter(self._obstore.list(self._bucket(bucket), key, chunk_size=1)), None)
+            next(iter(self._obstore.list(self._bucket(bucket, _ASK_TIMEOUT), key, chunk_size=1)), None)
 
     def read(self, bucket: str, key: str, start: int, length: int, etag: str = "") -> Tuple[Any, str]:
         options: Any = {"range": (start, start + length)}
