@@ -14,6 +14,7 @@ _CONSEQUENCE = CERTAINTIES.index("consequence")
 _CHAIN_LINES = 300  # an exception and the one raised while it was handled are this close
 _SURVIVED_LINES = 2000
 _SURVIVED_SHARE = 0.05
+_FINAL = ("assertion", "python-exception")  # rules that see how a program ended, whatever the text
 _PLACEHOLDER = re.compile(r"\{(\w+)\|([^}]*)\}")
 
 
@@ -29,9 +30,19 @@ def choose(findings: Iterable[Finding], total_lines: int, chain_marks: Sequence[
     left = [item for item in fresh if item.rule.id not in explained] or fresh
     strongest = min((item.rule.strength for item in left), default=None)
     equals = [item for item in left if item.rule.strength == strongest]
-    if len(equals) < 2:
-        return equals[0] if equals else None
-    return _first_of_equals(equals, chain_marks)
+    chosen = _first_of_equals(equals, chain_marks) if equals else None
+    return _unless_it_went_on(chosen, present, chain_marks)
+
+
+def _unless_it_went_on(chosen: Finding | None, present: list[Finding], chain_marks: Sequence[int]) -> Finding | None:
+    """Words that are only possibly a cause give way to an exception that ended the program after them."""
+    if chosen is None or chosen.rule.certainty != "possible" or chosen.from_backend:
+        return chosen
+    for other in present:
+        later = other.rule.id in _FINAL and other.latest > chosen.latest
+        if later and not any(chosen.latest < mark < other.latest for mark in chain_marks):
+            return other
+    return chosen
 
 
 def survived(finding: Finding, total_lines: int) -> bool:

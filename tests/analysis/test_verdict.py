@@ -232,3 +232,34 @@ def test_details_are_filled_into_the_texts_or_left_out_well() -> None:
     assert "pycocotools" in found.suggestion and "pycocotools" in found.means
     other = of_log("ImportError: cannot import name")
     assert "{" not in other.suggestion + other.means
+
+
+NO_DNS = "Failed to resolve 'api.example.com' ([Errno -3] Temporary failure in name resolution)"
+
+
+def test_a_message_that_is_only_possibly_the_cause_gives_way_to_the_exception_that_came_later() -> None:
+    before = (
+        "/bin/bash: line 1: ibstat: command not found",
+        "mkdir: cannot create directory '/.cache': Permission denied",
+    )
+    found = of_log(*before, f"W tracker: {NO_DNS}", "Traceback:", "ValueError: unknown backbone 'fan_huge'")
+    assert found.rule == "python-exception" and not found.retryable
+    assert of_log(*before).rule == "command-not-found"
+    assert of_log(f"requests.exceptions.ConnectionError: {NO_DNS}").rule == "dns"
+
+
+def test_telemetry_that_finds_no_network_is_not_why_a_tao_run_failed() -> None:
+    found = of_log(
+        "ValueError: unknown backbone 'fan_huge'",
+        "[2026-01-14 09:14:02,733 - TAO Toolkit - root - WARNING] Telemetry data couldn't be sent, but the command"
+        " ran successfully.",
+        f"[2026-01-14 09:14:02,733 - TAO Toolkit - root - WARNING] [Error]: HTTPSConnectionPool: {NO_DNS}",
+        "[2026-01-14 09:14:02,733 - TAO Toolkit - root - WARNING] Execution status: FAIL",
+    )
+    assert found.rule == "python-exception"
+
+
+def test_a_loss_that_was_nan_on_the_way_is_told_beside_the_exception() -> None:
+    found = of_log("Epoch 0: train_loss=nan", "ValueError: unknown backbone 'fan_huge'")
+    assert found.rule == "python-exception"
+    assert [other.rule for other in found.also_seen] == ["loss-nan-in-progress"]
