@@ -53,8 +53,10 @@ def build() -> int:
     binaries().mkdir(parents=True, exist_ok=True)
     marker = binaries() / "building"
     marker.write_text(str(os.getpid()))
+    command = ["nice", "-n", "10", str(SCRIPTS / "k8s-build"), str(binaries())]
     try:
-        return subprocess.run(["nice", "-n", "10", str(SCRIPTS / "k8s-build"), str(binaries())], check=False).returncode
+        with (binaries() / "build.log").open("w") as log:
+            return subprocess.run(command, stdout=log, stderr=log, check=False).returncode
     finally:
         marker.unlink(missing_ok=True)
 
@@ -77,7 +79,9 @@ def require_binaries() -> Path:
             pytest.skip(f"the build of kube-apiserver has not ended within {PATIENCE:.0f} s")
         time.sleep(1)
     if not is_complete():
-        pytest.skip("no kube-apiserver here: `python -m tests.services.kubernetes` builds it (5 minutes, Debian 12)")
+        log = binaries() / "build.log"
+        ended = f"; the last build: {log.read_text()[-300:].strip()}" if log.is_file() else ""
+        pytest.skip(f"no kube-apiserver: `python -m tests.services.kubernetes` builds it (5 minutes, Debian 12){ended}")
     return binaries()
 
 
