@@ -17,6 +17,7 @@ from tao_run.platforms.slurm.tables import moment
 
 # Each task left `exit-code time` under its rank. Nodes come from the queue, later from accounting.
 _RANKS = """\
+export SLURM_TIME_FORMAT=%s
 cd {directory} 2>/dev/null && section ranks grep -sH '' ranks/*
 section queue squeue -h -t all -j {job} -O 'JobID:|,Name:|,NodeList:|,Partition:|,tres-alloc:|,Reason:|'
 section past sacct -n -P -S {since} -j {job} --format=JobID,JobName,State,ExitCode,NodeList,AllocTRES,MaxRSS,Reason

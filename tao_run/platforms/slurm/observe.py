@@ -22,6 +22,7 @@ _BOOKKEEPING = timedelta(days=1)  # the clocks of this machine and the cluster, 
 # squeue fails for one unknown id alone but not beside a known one. Jobs that it does not list are looked up in
 # accounting and in the exit codes that their scripts left.
 _OBSERVE = """\
+export SLURM_TIME_FORMAT=%s
 queue=$(squeue -h -t all -j {ids} -O '{squeue}' 2>&1); code=$?
 case $queue in *'Invalid job id specified'*) code=0;; esac
 say() {{ printf '%s\\n' "$queue"; return $code; }}

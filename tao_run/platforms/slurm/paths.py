@@ -7,23 +7,23 @@ from tao_run.platforms.slurm.cluster import shell_path
 from tao_run.platforms.slurm.remote import Remote, Section
 
 # Names may hold anything but NUL.
+_STAT = "export LC_ALL=C\nsection stat stat -L {path}\n"
 _LIST = """\
 list() {{
   if [ -d {path} ]; then find -L {path} -mindepth 1 -maxdepth 1 -printf '%p%y\\0'; else printf '%s-\\0' {path}; fi
 }}
-section stat stat -L {path}
 section list list
 """
 
 
 def check_path(remote: Remote, path: str) -> bool:
     """Whether there is something at a path. Raises PermissionRefused: refused is not absent."""
-    return _exists(remote.run(f"section stat stat -L {shell_path(path)}")["stat"], path)
+    return _exists(remote.run(_STAT.format(path=shell_path(path)))["stat"], path)
 
 
 def list_path(remote: Remote, path: str) -> list[str]:
     """Full paths directly below `path`, sorted; directories end in a slash. Raises PermissionRefused."""
-    answer = remote.run(_LIST.format(path=shell_path(path.rstrip("/") or "/")))
+    answer = remote.run((_STAT + _LIST).format(path=shell_path(path.rstrip("/") or "/")))
     if not _exists(answer["stat"], path):
         return []
     if "Permission denied" in answer["list"].err:

@@ -35,7 +35,6 @@ section() {{
   printf '\\n%s err %s %d\\n%s\\n%s end\\n' "$M" "$_name" "$_code" "$_err" "$M"
 }}
 command -v squeue >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1 </dev/null
-export SLURM_TIME_FORMAT=%s LC_ALL=C
 printf '\\n%s begin\\n' "$M"
 (
 {script}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any
 
 from tao_run.errors import UsageError
 from tao_run.jobs.model import Job
@@ -73,22 +72,22 @@ def job_files(job: Job, cluster: Cluster, script: str, env: Mapping[str, str]) -
     importing = {IMPORT_SCRIPT: import_script(image, cached, options)} if image and cached else {}
     return {
         SCRIPT: batch_script(job, options, inside, env, wait_for_image(cached)),
-        TASK: _TASK,
-        SAMPLER: SAMPLE_SCRIPT,
         COMMAND: script + "\n",
         ENVIRONMENT: environment_file(env, cluster),
         **inside.files,
         **importing,
+        TASK: _TASK,
+        SAMPLER: SAMPLE_SCRIPT,
     }
 
 
-def native(job: Job, cluster: Cluster, files: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, Any]:
-    """What `--dry-run` shows: the command and every file as it is staged, secrets as references."""
+def native(job: Job, cluster: Cluster, files: Mapping[str, str], secrets: Mapping[str, str]) -> str:
+    """What `--dry-run` shows: every file as it is staged, secrets as references."""
     references = assignments({name: f"<value of {source}>" for name, source in secrets.items()})
-    return {
-        "command": f"cd {shell_path(cluster.job_dir(job.name))} && sbatch --parsable {SCRIPT}",
-        "files": {**files, ENVIRONMENT: files[ENVIRONMENT] + references},
-    }
+    shown = {**files, ENVIRONMENT: files[ENVIRONMENT] + references}
+    heads = {SCRIPT: f"{SCRIPT}: cd {shell_path(cluster.job_dir(job.name))} && sbatch --parsable {SCRIPT}"}
+    heads[ENVIRONMENT] = f"{ENVIRONMENT}: readable by its owner alone, removed when the job ends"
+    return "\n".join(f"# ---- {heads.get(name, name)}\n{text}" for name, text in shown.items())
 
 
 def gpus_per_node(job: Job) -> int:

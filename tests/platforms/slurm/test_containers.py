@@ -51,7 +51,7 @@ def test_apptainer_runs_the_image_with_its_mounts(site: Site, runtimes: Path) ->
         "echo in $NNODES $MASTER_PORT", options={"container": "apptainer", "container_mounts": "/tmp:/t:ro"}
     )
     assert site.ended(job).state is JobState.COMPLETE
-    port = site.adapter().prepare(job).native["files"]["job.sbatch"].partition("MASTER_PORT=")[2].split()[0]
+    port = site.adapter().prepare(job).extra["job.sbatch"].partition("MASTER_PORT=")[2].split()[0]
     assert site.texts(job) == [f"in 1 {port}"]
     asked = runtimes.read_text()
     assert "exec --nv --bind" in asked

@@ -47,7 +47,8 @@ def test_ranks_of_four_nodes_meet_over_tcp(site: Site) -> None:
 
 def test_a_rank_sees_torchruns_names_and_none_of_slurms_layout(site: Site) -> None:
     job = site.submit(
-        "env | grep -E '^(NNODES|NODE_RANK|NUM_GPU|CUDA_VIS|SLURM_NTASKS|SLURM_PROCID|SLURM_JOB_ID)'", gpus=2
+        "env | grep -E '^(NNODES|NODE_RANK|NUM_GPU|CUDA_VIS|SLURM_NTASKS|SLURM_PROCID|SLURM_JOB_ID|SLURM_TIME|LC_ALL)'",
+        gpus=2,
     )
     site.ended(job)
     assert sorted(site.texts(job)) == [

@@ -112,8 +112,8 @@ def test_the_staged_scripts_are_bash_and_say_what_was_asked(site: Site) -> None:
         "container_mounts": "/data:/data:ro,/scratch",
         "sbatch": "--comment=hello",
     }
-    native = site.adapter().prepare(site.build("true", nodes=2, gpus=4, options=options)).native
-    script = native["files"]["job.sbatch"]
+    files = site.adapter().prepare(site.build("true", nodes=2, gpus=4, options=options)).extra
+    script = files["job.sbatch"]
     for line in (
         "--nodes=2",
         "--ntasks-per-node=1",
@@ -136,14 +136,14 @@ def test_the_staged_scripts_are_bash_and_say_what_was_asked(site: Site) -> None:
     assert "--container-image='nvcr.io#nvidia/tao/tao-toolkit:6.0'" in script
     assert "--cpus-per-task=2 \\\n" in script.partition("srun ")[2]
     assert f"{site.base}:{site.base},/data:/data:ro,/scratch:/scratch" in script
-    for name, text in native["files"].items():
+    for name, text in files.items():
         if name.endswith((".sh", ".sbatch")):
             checked = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
             assert checked.returncode == 0, (name, checked.stderr)
 
 
 def test_what_is_not_asked_for_is_left_to_the_cluster(site: Site) -> None:
-    script = site.adapter().prepare(site.build("true")).native["files"]["job.sbatch"]
+    script = site.adapter().prepare(site.build("true")).extra["job.sbatch"]
     lines = [line for line in script.splitlines() if line.startswith("#SBATCH")]
     assert [line.partition("=")[0].split()[1] for line in lines] == [
         "--job-name",
@@ -161,7 +161,7 @@ def test_defaults_of_the_environment_are_recorded_with_the_job(site: Site) -> No
     assert job.options["partition"] == "batch"
     assert job.options["time"] == "3"
     site.more.clear()
-    assert "--time=00:03:00" in site.adapter().prepare(job).native["files"]["job.sbatch"]
+    assert "--time=00:03:00" in site.adapter().prepare(job).extra["job.sbatch"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_an_image_is_needed_unless_the_job_runs_on_the_nodes(site: Site) -> None
     with pytest.raises(UsageError, match="needs an image"):
         site.adapter().prepare(site.build("true", image=None))
     script = site.adapter().prepare(site.build("true", image=None, options={"container": "none"}))
-    assert "--container" not in script.native["files"]["job.sbatch"]
+    assert "--container" not in script.extra["job.sbatch"]
 
 
 def test_an_image_of_the_cluster_that_cannot_be_imported_is_an_error_with_its_cause(site: Site) -> None:
