@@ -25,15 +25,13 @@ from tests.services.docker import DockerService, can_run_docker, docker_service,
 
 SCRIPTS = Path(__file__).parent / "kubernetes"
 PARTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+#: where the binaries are kept: the user's cache, whatever HOME a test sets
+BINARIES = Path(
+    os.environ.get("TAO_RUN_KUBERNETES_BIN")
+    or Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache" / "tao-run-tests" / "kubernetes-1.20.2"
+)
 #: seconds a test session waits for a build that is under way
 PATIENCE = float(os.environ.get("TAO_RUN_KUBERNETES_WAIT", "600"))
-
-
-def binaries() -> Path:
-    """Where the binaries are kept: TAO_RUN_KUBERNETES_BIN, else the user's cache (whatever HOME a test sets)."""
-    named = os.environ.get("TAO_RUN_KUBERNETES_BIN")
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    return Path(named) if named else home / ".cache" / "tao-run-tests" / "kubernetes-1.20.2"
 
 
 def can_build() -> bool:
@@ -43,19 +41,19 @@ def can_build() -> bool:
 
 
 def is_complete() -> bool:
-    return all(os.access(binaries() / part, os.X_OK) for part in PARTS)
+    return all(os.access(BINARIES / part, os.X_OK) for part in PARTS)
 
 
 def build() -> int:
     """Build in the foreground, at low priority; while it runs its process id is in `building`."""
     if is_complete() or not can_build():
         return 0
-    binaries().mkdir(parents=True, exist_ok=True)
-    marker = binaries() / "building"
+    BINARIES.mkdir(parents=True, exist_ok=True)
+    marker = BINARIES / "building"
     marker.write_text(str(os.getpid()))
-    command = ["nice", "-n", "10", str(SCRIPTS / "k8s-build"), str(binaries())]
+    command = ["nice", "-n", "10", str(SCRIPTS / "k8s-build"), str(BINARIES)]
     try:
-        with (binaries() / "build.log").open("w") as log:
+        with (BINARIES / "build.log").open("w") as log:
             return subprocess.run(command, stdout=log, stderr=log, check=False).returncode
     finally:
         marker.unlink(missing_ok=True)
@@ -63,7 +61,7 @@ def build() -> int:
 
 def _is_building() -> bool:
     try:
-        os.kill(int((binaries() / "building").read_text()), 0)
+        os.kill(int((BINARIES / "building").read_text()), 0)
     except (OSError, ValueError):
         return False
     return True
@@ -79,10 +77,10 @@ def require_binaries() -> Path:
             pytest.skip(f"the build of kube-apiserver has not ended within {PATIENCE:.0f} s")
         time.sleep(1)
     if not is_complete():
-        log = binaries() / "build.log"
+        log = BINARIES / "build.log"
         ended = f"; the last build: {log.read_text()[-300:].strip()}" if log.is_file() else ""
         pytest.skip(f"no kube-apiserver: `python -m tests.services.kubernetes` builds it (5 minutes, Debian 12){ended}")
-    return binaries()
+    return BINARIES
 
 
 @dataclass(frozen=True)

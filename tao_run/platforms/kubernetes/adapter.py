@@ -186,6 +186,11 @@ class KubernetesSDK(Platform):
             return list(kept.evidence(job.status, ()).replicas)
         return [pods.replica_of(pod) for pod in found]
 
+    def get_job_replicas(self, job_id: str) -> list[dict[str, Any]]:
+        """The workers as other SDKs of the field show them: `status.node`, `status.phase`, and
+        `status.readiness_issue` (reason, message) while one is not ready."""
+        return [pods.plain_row(replica) for replica in self.replicas(self.get_job(job_id))]
+
     def evidence(self, job: Job) -> Evidence:
         tail = tuple(self.logs(job, LogQuery(tail=_EVIDENCE_LINES)))
         kept = self._keepsake(job)

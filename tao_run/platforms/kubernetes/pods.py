@@ -182,3 +182,16 @@ def replica_of(pod: Object) -> Replica:
         issue_reason=reason,
         issue_message=message,
     )
+
+
+def plain_row(replica: Replica) -> dict[str, Any]:
+    """A worker as plain data, its readiness issue as one object, or without one."""
+    status: dict[str, Any] = {
+        "node": {"name": replica.node, "node_group_id": replica.node_group},
+        "cpu": replica.cpu,
+        "memory_in_mb": replica.memory_mb,
+        "phase": replica.phase,
+    }
+    if replica.issue_reason:
+        status["readiness_issue"] = {"reason": replica.issue_reason, "message": replica.issue_message}
+    return {"metadata": {"id": replica.name, "rank": replica.rank}, "status": status}

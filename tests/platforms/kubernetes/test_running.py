@@ -147,6 +147,8 @@ def test_more_gpus_than_a_node_has(jobs: Jobs, sdk: KubernetesSDK) -> None:
     assert status.state is JobState.PENDING
     assert "Insufficient nvidia.com/gpu" in status.message
     assert sdk.replicas(job)[0].issue_reason == "Unschedulable"
+    (row,) = sdk.get_job_replicas(job.id)
+    assert row["status"]["readiness_issue"]["reason"] == "Unschedulable"
 
 
 def test_a_pod_that_cannot_be_configured(jobs: Jobs) -> None:
