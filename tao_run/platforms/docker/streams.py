@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import lru_cache
 
 # Engine API, "Stream format": [stream type, 0, 0, 0, size as 4 bytes big endian] payload
 _HEADER = 8
@@ -41,9 +42,14 @@ def parse_stamp(data: bytes) -> tuple[int, int] | None:
     found = _STAMP.match(data)
     if found is None:
         return None
-    whole, fraction, zone = found[1].decode(), (found[2] or b"0").decode(), found[3].decode()
-    moment = datetime.fromisoformat(whole + ("+00:00" if zone == "Z" else zone))
-    return int(moment.timestamp()) * NANOSECONDS + int(fraction.ljust(9, "0")), found.end()
+    return _seconds(found[1], found[3]) * NANOSECONDS + int((found[2] or b"0").ljust(9, b"0")), found.end()
+
+
+@lru_cache(maxsize=64)
+def _seconds(whole: bytes, zone: bytes) -> int:
+    """Seconds since 1970. Many lines share one: it is worth remembering."""
+    moment = datetime.fromisoformat(whole.decode() + ("+00:00" if zone == b"Z" else zone.decode()))
+    return int(moment.timestamp())
 
 
 def to_datetime(at: int) -> datetime:
