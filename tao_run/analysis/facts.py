@@ -28,8 +28,6 @@ def backend_hits(evidence: Evidence, *, started: bool) -> Iterator[tuple[Hit, bo
     for event in evidence.events:
         if event.warning or event.name.startswith(_CAUSES_THOUGH_NORMAL):
             yield _of_event(event), not started
-    for key, value in evidence.facts.items():
-        yield Hit(f"fact: {key}: {value}", source="fact"), True
 
 
 def exit_hits(evidence: Evidence) -> Iterator[tuple[Hit, int]]:

@@ -6,6 +6,8 @@ import io
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pytest
+
 from tao_run.analysis import FailureAnalysis, analyze, analyze_log
 from tao_run.jobs.model import Evidence, JobState, JobStatus, LogLine, NodeEvent, Replica
 from tests.analysis.builders import evidence
@@ -263,3 +265,51 @@ def test_a_loss_that_was_nan_on_the_way_is_told_beside_the_exception() -> None:
     found = of_log("Epoch 0: train_loss=nan", "ValueError: unknown backbone 'fan_huge'")
     assert found.rule == "python-exception"
     assert [other.rule for other in found.also_seen] == ["loss-nan-in-progress"]
+
+
+WORDS = [
+    ("OUT_OF_MEMORY", "", "host-oom"),
+    ("", "OutOfMemory", "host-oom"),
+    ("exited", "OOMKilled", "host-oom"),
+    ("TIMEOUT", "TimeLimit", "time-limit"),
+    ("Failed", "TimeLimit", "time-limit"),
+    ("timeout", "", "time-limit"),
+    ("Failed", "DeadlineExceeded", "time-limit"),
+    ("NODE_FAIL", "", "node-failure"),
+    ("BOOT_FAIL", "", "node-unhealthy"),
+    ("LAUNCH_FAILED", "", "node-unhealthy"),
+    ("PREEMPTED", "", "preempted"),
+    ("Failed", "Evicted", "evicted"),
+    ("lost", "ProcessLost", "process-lost"),
+]
+WAITING = [
+    ("QOSMaxGRESPerUser", "quota"),
+    ("AssocGrpGRES", "quota"),
+    ("QOSNotAllowed", "slurm-account"),
+    ("PartitionTimeLimit", "partition-time"),
+    ("BadConstraints", "unschedulable"),
+    ("ReqNodeNotAvail", "unschedulable-gpu"),
+    ("JobHeldUser", "job-held"),
+    ("Priority", "pending-too-long"),
+    ("Resources", "pending-too-long"),
+    ("Prolog", "pending-too-long"),
+    ("CreateContainerConfigError", "container-config"),
+    ("ImagePullBackOff", "image-pull"),
+]
+
+
+@pytest.mark.parametrize(("native", "reason", "rule"), WORDS)
+def test_the_backends_own_words_for_an_end_are_understood(native: str, reason: str, rule: str) -> None:
+    status = {"state": "Error", "native_state": native, "reason": reason, "exit_code": 143}
+    assert of_evidence(status=status, log="Epoch 4\n").rule == rule
+
+
+@pytest.mark.parametrize(("reason", "rule"), WAITING)
+def test_the_backends_own_words_for_waiting_are_understood(reason: str, rule: str) -> None:
+    status = {"state": "Pending", "native_state": "PENDING", "reason": reason}
+    assert of_evidence(status=status, facts={"pending_minutes": "20"}).rule == rule
+
+
+def test_facts_of_an_adapter_are_no_texts_to_search() -> None:
+    facts = {"Command": "/home/a/TIMEOUT.sh", "supervisor_log": "Evicted"}
+    assert of_evidence(status={"state": "Error", "exit_code": 3}, facts=facts, log="x\n").rule == "program-failed"
