@@ -45,6 +45,13 @@ class Bench:
             time.sleep(0.2)
         raise AssertionError(f"{job.name} is still {self.store.get(job.id).status} after {self.rig.patience} s")
 
+    def wait_for_lines(self, job: Job, count: int) -> None:
+        """Wait until the log has so many lines: a state of Running does not say that the command has begun."""
+        deadline = time.monotonic() + self.rig.patience
+        while len(self.texts(job)) < count:
+            assert time.monotonic() < deadline, f"{job.name} has not written {count} lines"
+            time.sleep(0.2)
+
     def run(self, command: str | list[str], **more: Any) -> tuple[Job, JobStatus]:
         job = self.submit(command, **more)
         return job, self.wait(job)

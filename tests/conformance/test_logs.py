@@ -93,8 +93,7 @@ def test_follow_of_an_ended_job_shows_all_and_ends(bench: Bench) -> None:
 
 def test_follow_with_tail_begins_at_the_tail(bench: Bench) -> None:
     job = bench.submit("for i in $(seq 1 20); do echo $i; done; sleep 3; echo end")
-    bench.wait(job, JobState.RUNNING)
-    time.sleep(1.5)
+    bench.wait_for_lines(job, 20)
     assert bench.texts(job, follow=True, tail=2) == ["19", "20", "end"]
 
 

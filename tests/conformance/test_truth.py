@@ -26,8 +26,7 @@ def test_cancel_stops_the_job_and_verifies(bench: Bench) -> None:
 
 def test_cancel_keeps_the_log(bench: Bench) -> None:
     job = bench.submit("echo before; sleep 300")
-    bench.wait(job, JobState.RUNNING)
-    time.sleep(1.5)
+    bench.wait_for_lines(job, 1)
     cancel(bench.platform, bench.store, bench.store.get(job.id))
     assert bench.texts(job) == ["before"]
 
