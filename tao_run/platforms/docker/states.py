@@ -37,6 +37,7 @@ _WHY = {
 }
 # Exit codes that mean "ended by a signal": 128+n for INT, ABRT, KILL, SEGV, TERM
 _SIGNALS = {130: "SIGINT", 134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
+_START_LAG = 5.0  # seconds by which the engine may note the start later than it was
 _LIMIT_CODES = frozenset({124, 137, 143})  # what `timeout -k` ends with (busybox: 143)
 _ENDING_SIGNALS = frozenset({"1", "2", "3", "9", "15"})
 #: exit codes after which somebody's `docker stop` or `docker kill` is worth looking for
@@ -75,7 +76,7 @@ def exit_status(state: Mapping[str, Any], ending: Ending | None = None, limit: i
     if ran is None and state.get("Error"):
         message = redact(str(state["Error"]))
         return JobStatus(JobState.ERROR, "StartFailed", message, native, code, ready=0, total=1)
-    if limit and code in _LIMIT_CODES and (ran or 0) >= limit:
+    if limit and code in _LIMIT_CODES and (ran or 0) >= limit - min(_START_LAG, limit / 2):
         message = f"the time limit of {limit} s was reached and the job was ended"
         return JobStatus(JobState.ERROR, "DeadlineExceeded", message, native, code, ready=0, total=1)
     return _ended(code, native, replace(ending or Ending(), oom=bool(state.get("OOMKilled"))))
