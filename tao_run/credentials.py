@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tao_run.errors import CredentialMissing, UsageError
 from tao_run.redact import register
+from tao_run.userpaths import home, own_path
 
 # Names whose values are secret. Everything else (workspace id, bucket, region) is a setting.
 SECRET_NAMES = frozenset(
@@ -44,7 +45,7 @@ def is_secret_name(name: str) -> bool:
 def env_file(environ: Mapping[str, str]) -> Path:
     """The credentials file: TAO_ENV_FILE, else `~/.config/tao/.env`."""
     named = environ.get("TAO_ENV_FILE")
-    return Path(named).expanduser() if named else Path.home() / ".config" / "tao" / ".env"
+    return own_path(named) if named else home() / ".config" / "tao" / ".env"
 
 
 class Credentials:
@@ -64,7 +65,7 @@ class Credentials:
         """Read the environment and, if it is there, the credentials file. Never raises for a bad line."""
         environ = os.environ if environ is None else environ
         path = env_file(environ)
-        values, warnings = read_env_file(path, required="TAO_ENV_FILE" in environ)
+        values, warnings = read_env_file(path, required=bool(environ.get("TAO_ENV_FILE")))
         loaded = cls(environ, values)
         loaded.warnings = warnings
         return loaded
@@ -109,7 +110,7 @@ def read_env_file(path: Path, required: bool = False) -> tuple[dict[str, str], l
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if required:
             raise UsageError(f"TAO_ENV_FILE names {path}, which does not exist") from None
         return {}, []

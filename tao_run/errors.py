@@ -137,6 +137,27 @@ class WaitTimeout(TaoRunError):
     code = "timeout"
 
 
+class Interrupted(TaoRunError):
+    """Ctrl-C. What runs goes on; the hint says how to come back and how to stop it."""
+
+    exit_code = 130
+    code = "interrupted"
+
+
+class InternalError(TaoRunError):
+    """A fault of tao-run itself."""
+
+    exit_code = 70
+    code = "internal"
+
+
+class SystemFault(TaoRunError):
+    """This machine refused something: a full disk, a directory that may not be written."""
+
+    exit_code = 74
+    code = "system"
+
+
 def all_errors() -> list[type[TaoRunError]]:
     """Every class of the tree, the base first, for the exit-code page and its test."""
     found: list[type[TaoRunError]] = [TaoRunError]

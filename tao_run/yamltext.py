@@ -31,10 +31,24 @@ Loader.yaml_implicit_resolvers = {
 Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
 
 
-def load_yaml(text: str) -> Any:
+def load_yaml(text: str, loader: type[Any] = Loader) -> Any:
     """The value of one YAML document.
 
     Raises:
-        yaml.YAMLError: the text is not YAML.
+        yaml.YAMLError: the text is not YAML, or holds what no value can be made of (the 99th of a month).
     """
-    return yaml.load(text, Loader=Loader)
+    try:
+        return yaml.load(text, Loader=loader)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # PyYAML lets these through
+        raise yaml.YAMLError(f"a value that cannot be read: {error}") from None
+
+
+def load_value(text: str) -> Any:
+    """The value of a command-line `key=value`: as YAML where it is YAML, else the text itself.
+
+    Anchors are not followed: a value that holds itself can be written down nowhere.
+    """
+    try:
+        return text if "&" in text else load_yaml(text)
+    except yaml.YAMLError:
+        return text

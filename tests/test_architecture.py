@@ -12,14 +12,15 @@ SDKS = {"leptonai", "boto3", "botocore", "docker", "kubernetes", "obstore", "req
 
 # A room may import itself and the rooms named here. The record layer (what a job is, and where it is written
 # down) lies below the platforms; the work layer (watching, retrying, splitting) lies above them.
-BASE = {"errors", "redact", "credentials", "clock", "yamltext"}
+BASE = {"errors", "redact", "credentials", "clock", "yamltext", "userpaths"}
 RECORD = BASE | {"jobs.record"}
 MAY: dict[str, set[str]] = {
     "errors": set(),
     "redact": set(),
     "clock": set(),
     "yamltext": set(),
-    "credentials": {"errors", "redact"},
+    "userpaths": {"errors"},
+    "credentials": {"errors", "redact", "userpaths"},
     "runner": set(),
     "jobs.record": BASE,
     "analysis": RECORD,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tao_run.cli.arguments import GroupOption, JobsArgument
+from tao_run.cli.asking import agree
 from tao_run.cli.outcomes import CancelList, CancelOutcome
+from tao_run.cli.output import fault_data
 from tao_run.cli.rows import job_row
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 from tao_run.errors import TaoRunError, UsageError
@@ -39,19 +41,20 @@ def cancel(
     ended, faults = _cancel_all(runtime, chosen, delete)
     now = runtime.clock.now()
     outcomes = tuple(CancelOutcome(job_row(job, now), job.status.state.terminal) for job in ended)
-    runtime.output.emit(CancelList(outcomes))
+    runtime.output.emit(CancelList(outcomes, tuple(map(fault_data, faults))))
     for error in faults:
-        runtime.output.error(error)
+        runtime.output.fault(error)
     if any(not outcome.stopped for outcome in outcomes):
         leave(6)
     leave(max((error.exit_code for error in faults), default=0))
 
 
 def _confirm(runtime: Runtime, jobs: list[Job], delete: bool, yes: bool) -> None:
-    if yes or not runtime.output.interactive:
+    if yes or not runtime.can_ask():
         return
     verb = "cancel and delete" if delete else "cancel"
-    typer.confirm(f"{verb} {', '.join(job.name for job in jobs)}?", abort=True, err=True)
+    if not agree(runtime, f"{verb} {', '.join(job.name for job in jobs)}?", default=False):
+        raise UsageError("nothing was cancelled", "answer y, or give --yes")
 
 
 def _cancel_all(runtime: Runtime, jobs: list[Job], delete: bool) -> tuple[list[Job], list[TaoRunError]]:

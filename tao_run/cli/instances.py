@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from tao_run.cli.asking import agree
 from tao_run.cli.runtime import FormatOption, Runtime, runtime_of
 from tao_run.errors import UsageError
 
@@ -84,9 +85,10 @@ def delete(
 def _confirm(runtime: Runtime, row: InstanceRow, yes: bool) -> None:
     if yes:
         return
-    if runtime.output.interactive:
+    if runtime.can_ask():
         jobs = f", where {', '.join(row.live_jobs)} runs," if row.live_jobs else ""
-        typer.confirm(f"delete {row.name} ({row.type}){jobs} and everything on it?", abort=True, err=True)
+        if not agree(runtime, f"delete {row.name} ({row.type}){jobs} and everything on it?", default=False):
+            raise UsageError("nothing was deleted", "answer y, or give --yes")
     elif row.live_jobs:
         raise UsageError(f"job {', '.join(row.live_jobs)} runs on {row.name}", "cancel it first, or add --yes")
 

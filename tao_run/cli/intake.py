@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from tao_run.cli.asking import agree, ask, ask_number
 from tao_run.cli.runtime import Runtime
 from tao_run.errors import UsageError
 
@@ -18,15 +17,15 @@ def ask_what_is_missing(runtime: Runtime, data: dict[str, Any], given: Mapping[s
     """Platform, and with it whether to watch and how often. Raises UsageError naming the option without a terminal."""
     if data.get("platform"):
         return data
-    if not _can_ask(runtime):
+    if not runtime.can_ask():
         raise UsageError("no platform given", "add --platform; `tao-run platforms` describes them")
     from tao_run.platforms.registry import canonical, names
 
-    platform = canonical(typer.prompt(f"platform ({', '.join(names())})", err=True))
+    platform = canonical(ask(runtime, f"platform ({', '.join(names())})"))
     if isinstance(given, dict):
-        given["watch"] = typer.confirm("watch it until it has ended?", default=True, err=True)
+        given["watch"] = agree(runtime, "watch it until it has ended?", default=True)
         if given["watch"]:
-            given["interval"] = typer.prompt("minutes between looks", default=given["interval"], type=float, err=True)
+            given["interval"] = ask_number(runtime, "minutes between looks", given["interval"])
     missing = _missing_credentials(runtime, platform)
     if missing:
         runtime.output.note(
@@ -37,9 +36,9 @@ def ask_what_is_missing(runtime: Runtime, data: dict[str, Any], given: Mapping[s
 
 def confirm_image(runtime: Runtime, request: JobRequest, assume_yes: bool) -> None:
     """Show the image that a model resolved to, and ask whether to use it."""
-    if request.model is None or request.image is None or assume_yes or not _can_ask(runtime):
+    if request.model is None or request.image is None or assume_yes or not runtime.can_ask():
         return
-    if not typer.confirm(f"use image {request.image}?", default=True, err=True):
+    if not agree(runtime, f"use image {request.image}?", default=True):
         raise UsageError("the image was not accepted", "name another one with --image")
 
 
@@ -51,9 +50,3 @@ def _missing_credentials(runtime: Runtime, platform: str) -> list[str]:
     except UsageError:
         return []  # a platform of somebody else's package is in no catalog
     return runtime.credentials.missing(fact.name for fact in facts.required_credentials)
-
-
-def _can_ask(runtime: Runtime) -> bool:
-    import sys
-
-    return runtime.output.err.isatty() and sys.stdin.isatty()

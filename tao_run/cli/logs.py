@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tao_run.cli.arguments import JobArgument
+from tao_run.cli.interrupting import detached
 from tao_run.cli.output.plain import plain_line
 from tao_run.cli.runtime import FormatOption, Runtime, runtime_of
 from tao_run.errors import UsageError
@@ -30,7 +31,9 @@ _MOST_LINES = 1_000_000_000
 def logs(
     ctx: typer.Context,
     job: JobArgument,
-    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, max=_MOST_LINES, help="Only the last N lines, in all.")] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, max=_MOST_LINES, help="Only the last N lines, in all.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     replica: Annotated[str | None, typer.Option("--replica", help="Only this replica: rank or name.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="From a time (ISO 8601) or age (10m, 2h) on.")] = None,
@@ -52,6 +55,8 @@ def logs(
     lines = _first_failure(runtime, found, query) if first_failure else runtime.platform_of(found).logs(found, query)
     if grep is not None:
         lines = _matching(lines, grep)
+    if follow:
+        runtime.interrupted = lambda: detached([runtime.store.get(found.id)], "tao-run logs --follow")
     print_lines(runtime, found, lines, timestamps, follow)
 
 

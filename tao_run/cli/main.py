@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 from typing import Annotated, Any
@@ -11,8 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tao_run import __version__
-from tao_run.cli.runtime import Format, Runtime
-from tao_run.errors import TaoRunError, UsageError
+from tao_run.cli.runtime import Format, FormatOption, Runtime
+from tao_run.errors import SystemFault, TaoRunError, UsageError
 
 # name -> (module, one line of help). The help is here so that `tao-run --help` imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -62,6 +63,12 @@ class LazyGroup(TyperGroup):
             raise UsageError(f"unknown command {args[0]!r}", hint)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # here, because the parser's own handling of Ctrl-C says nothing
+            raise ctx.obj.interrupted() from None
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self._listing = True
         try:
@@ -91,7 +98,7 @@ app = typer.Typer(
     name="tao-run",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None if not sys.stdout.isatty() else "rich",
+    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -108,7 +115,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
     ] = False,
-    output: Annotated[Format, typer.Option("--format", help="Output as text or JSON.")] = Format.text,
+    output: FormatOption = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and what is done on stderr.")] = False,
 ) -> None:
     """Describe a GPU job once; run it on a laptop, Docker, Kubernetes, SLURM, DGX Cloud Lepton or Brev.
@@ -126,6 +133,7 @@ _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name_
 
 def run(arguments: list[str], runtime: Runtime) -> int:
     """Run one command line and return its exit code. Every error becomes one line and a hint on stderr."""
+    runtime.set_format(_wanted_format(arguments))
     try:
         result = app(arguments, standalone_mode=False, obj=runtime, prog_name="tao-run")
     except TaoRunError as error:
@@ -135,13 +143,27 @@ def run(arguments: list[str], runtime: Runtime) -> int:
     except _ClickError as error:
         return runtime.output.usage_error(error)
     except (KeyboardInterrupt, typer.Abort):
-        runtime.output.interrupted()
-        return 130
+        return runtime.output.error(runtime.interrupted())
     except BrokenPipeError:
         return _closed_pipe()
+    except OSError as error:
+        if runtime.debug:
+            runtime.output.traceback()
+        return runtime.output.error(_system_fault(error))
     except Exception as error:  # noqa: BLE001 - the last line: a fault of ours, never shown as a traceback unasked
         return runtime.output.internal_error(error, runtime.debug)
     return result if isinstance(result, int) else 0
+
+
+def _wanted_format(arguments: list[str]) -> Format | None:
+    """What `--format` says, found before anything is parsed: an error of the parser shall have that form, too."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return Format.json if "--format=json" in ours or ("--format", "json") in itertools.pairwise(ours) else None
+
+
+def _system_fault(error: OSError) -> SystemFault:
+    where = "" if error.filename is None else f": {error.filename}"
+    return SystemFault(f"this machine refused: {error.strerror or error}{where}", "check space, owner and mode")
 
 
 def _closed_pipe() -> int:
@@ -156,7 +178,11 @@ def main() -> None:
     runtime = Runtime.from_process()
     code = run(sys.argv[1:], runtime)
     try:
-        sys.stdout.flush()
+        runtime.output.out.flush()
     except BrokenPipeError:
         _closed_pipe()
+    except OSError as error:
+        _closed_pipe()
+        if not code:  # else the same has been said already
+            code = runtime.output.error(_system_fault(error))
     sys.exit(code)

@@ -52,9 +52,10 @@ class CancelOutcome:
 
 @dataclass(frozen=True)
 class CancelList:
-    """Result of `cancel`."""
+    """Result of `cancel`. `errors`: why some jobs could not be cancelled."""
 
     jobs: tuple[CancelOutcome, ...]
+    errors: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -74,12 +74,9 @@ def collect(platform: str, pairs: Sequence[str], named: Mapping[str, Any]) -> di
 
 def _value(text: str) -> Any:
     """A YAML value where it is a list, a map, a number or a truth value; everything else as written."""
-    import yaml
+    from tao_run.yamltext import load_value
 
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
+    value = load_value(text)
     return value if isinstance(value, (bool, list, dict)) else text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ _AS_THEY_ARE = (
     "retries",
 )
 _MOST_SPLITS = 10_000
+_SPLIT = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?")
 
 
 def command_line_data(given: Mapping[str, Any], command: list[str] | None) -> dict[str, Any]:
@@ -79,9 +81,10 @@ def _environment(items: Sequence[str], file: Path | None) -> dict[str, str]:
         try:
             values, warnings = parse_env(file.read_text(encoding="utf-8-sig"), str(file))
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read {file}: {error}") from None
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise UsageError(f"cannot read {file}: {reason}") from None
         if warnings:
-            raise UsageError(warnings[0])
+            raise UsageError(warnings[0].removesuffix(" and is ignored"), "repair the line, or remove it")
         found |= values
     for item in items:
         key, separator, value = item.partition("=")
@@ -93,17 +96,9 @@ def _environment(items: Sequence[str], file: Path | None) -> dict[str, str]:
 
 def settings_of(items: Sequence[str]) -> dict[str, Any]:
     """`--set key=value` pairs; a value is read as YAML, so numbers, lists and true/false are what they look like."""
-    import yaml
+    from tao_run.yamltext import load_value
 
-    from tao_run.yamltext import load_yaml
-
-    found = {}
-    for key, text in _pairs(items, "--set"):
-        try:
-            found[key] = load_yaml(text)
-        except yaml.YAMLError:
-            found[key] = text
-    return found
+    return {key: load_value(text) for key, text in _pairs(items, "--set")}
 
 
 def parse_splits(text: str | None, count: int | None) -> tuple[str, ...] | None:
@@ -115,9 +110,10 @@ def parse_splits(text: str | None, count: int | None) -> tuple[str, ...] | None:
     found: list[str] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+        if not _SPLIT.fullmatch(part.strip()) or (dash and int(last) < int(first)):
             raise UsageError(f"--split {text!r} is not a list of split ids", "write 0-7, or 0,3,5")
-        found += [str(number) for number in range(int(first), int(last or first) + 1)]
-        if len(found) > _MOST_SPLITS:
+        wanted = range(int(first), int(last or first) + 1)
+        if len(found) + len(wanted) > _MOST_SPLITS:
             raise UsageError(f"--split {text!r} asks for more than {_MOST_SPLITS} jobs")
+        found += map(str, wanted)
     return tuple(dict.fromkeys(found))

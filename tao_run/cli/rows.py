@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from tao_run.jobs.model import Job
 
@@ -66,7 +67,8 @@ def job_row(job: Job, now: datetime) -> JobRow:
 
 @dataclass(frozen=True)
 class StatusList:
-    """Result of `status`."""
+    """Result of `status`. `errors`: why some jobs could not be asked about."""
 
     jobs: tuple[JobRow, ...]
     notes: tuple[str, ...] = ()
+    errors: tuple[dict[str, Any], ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tao_run.clock import Clock, SystemClock
+from tao_run.errors import Interrupted
 
 if TYPE_CHECKING:
     from tao_run.cli.output import Output
@@ -39,6 +41,8 @@ class Runtime:
         self.clock: Clock = clock or SystemClock()
         self.debug = False
         self.command: list[str] | None = None  # what stands after `--`
+        # says what Ctrl-C leaves behind: commands replace it once there is something to come back to
+        self.interrupted: Callable[[], Interrupted] = lambda: Interrupted("interrupted")
         self._platforms: dict[str, Platform] = {}
 
     @classmethod
@@ -52,6 +56,10 @@ class Runtime:
         """Choose the output format; None keeps what was chosen before the command."""
         if wanted is not None:
             self.output.json = wanted is Format.json
+
+    def can_ask(self) -> bool:
+        """Whether somebody is there to answer a question: questions go to stderr, answers come from stdin."""
+        return self.output.err.isatty() and sys.stdin is not None and sys.stdin.isatty()
 
     @cached_property
     def store(self) -> Store:

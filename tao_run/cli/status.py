@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tao_run.cli.arguments import GroupOption, JobsArgument
+from tao_run.cli.output import fault_data
 from tao_run.cli.rows import StatusList, job_row
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 from tao_run.jobs.observe import Sweep, refresh
@@ -36,10 +37,12 @@ def status(
     sweep = Sweep(tuple(chosen), {}) if cached else refresh(chosen, runtime.platform_of, runtime.store)
     now = runtime.clock.now()
     left = () if cached else _leftovers(runtime, sweep)
-    runtime.output.emit(StatusList(tuple(job_row(job, now) for job in sweep.jobs), left))
-    for error in sweep.faults.values():
-        runtime.output.error(error)
-    leave(max((error.exit_code for error in sweep.faults.values()), default=0))
+    faults = list(sweep.faults.values())
+    rows = tuple(job_row(job, now) for job in sweep.jobs)
+    runtime.output.emit(StatusList(rows, left, tuple(map(fault_data, faults))))
+    for error in faults:
+        runtime.output.fault(error)
+    leave(max((error.exit_code for error in faults), default=0))
 
 
 def _chosen(runtime: Runtime, names: Sequence[str], everything: bool, group: str | None) -> list[Job]:

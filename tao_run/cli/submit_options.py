@@ -54,7 +54,7 @@ Resume = Annotated[
 Refresh = Annotated[bool, _option("--refresh", "Do not trust inputs kept on the mount.", _DATA)]
 
 Split = Annotated[str | None, _option("--split", "Submit one job per split id: 0-7, or 0,3,5.", _RUN)]
-Splits = Annotated[int | None, _option("--splits", "Submit N jobs with split ids 0 to N-1.", _RUN)]
+Splits = Annotated[int | None, _option("--splits", "Submit N jobs with split ids 0 to N-1.", _RUN, min=1, max=10_000)]
 Retries = Annotated[int | None, _option("--retries", "Submit again after infrastructure failures, N times.", _RUN)]
 WatchFlag = Annotated[bool, typer.Option("--watch/--detach", help="Watch it, or print its id and leave.")]
 Interval = Annotated[float, _option("--interval", "Minutes between looks while watching.", _RUN, min=0.001)]

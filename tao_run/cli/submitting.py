@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tao_run.cli.intake import ask_what_is_missing, confirm_image
+from tao_run.cli.interrupting import detached, while_submitting, while_submitting_group
 from tao_run.cli.outcomes import DryRun, Submitted
 from tao_run.cli.request_data import command_line_data, parse_splits, settings_of
 from tao_run.cli.rows import job_row
@@ -56,7 +57,8 @@ def _read(runtime: Runtime, given: Mapping[str, Any]) -> Plan:
         data = jobfile.lay_over(jobfile.read_job_file(path), data)
     data = ask_what_is_missing(runtime, data, given)
     request, count = jobfile.to_request(_with_platform_options(data, given), source)
-    return Plan(request, parse_splits(given["split"], given["splits"] or count), given)
+    said = given["split"] is not None or given["splits"] is not None  # the command line wins over the file
+    return Plan(request, parse_splits(given["split"], given["splits"] if said else count), given)
 
 
 def _job_file(given: Mapping[str, Any], data: Mapping[str, Any]) -> Path | None:
@@ -159,8 +161,11 @@ def _submit(runtime: Runtime, platform: Platform, plan: Plan) -> list[Job]:
     if plan.splits is not None:
         from tao_run.jobs.splits import submit_group
 
+        runtime.interrupted = while_submitting_group
         return submit_group(platform, runtime.store, plan.request, plan.splits)
-    return [submit(platform, runtime.store, build_job(platform, plan.request))]
+    job = build_job(platform, plan.request)
+    runtime.interrupted = while_submitting(job, runtime.store)
+    return [submit(platform, runtime.store, job)]
 
 
 def _afterwards(runtime: Runtime, jobs: list[Job], plan: Plan) -> None:
@@ -172,6 +177,7 @@ def _afterwards(runtime: Runtime, jobs: list[Job], plan: Plan) -> None:
             for job in jobs:
                 runtime.output.line(job.id)
         return
+    runtime.interrupted = lambda: detached(jobs)
     for job in jobs:
         runtime.output.note(f"submitted {job.name} to {job.platform}; results: {job.results_dir or 'nowhere durable'}")
     from tao_run.cli.watching import watch_jobs

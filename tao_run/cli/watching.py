@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tao_run.cli.interrupting import detached
 from tao_run.cli.notify import Notifier
 from tao_run.cli.output.watch import Face, face_for
 from tao_run.cli.watchrows import WatchRow, watch_row
@@ -42,8 +43,7 @@ def watch_jobs(
                 show.sweep(sweep, watcher.next_look)
         except KeyboardInterrupt:
             face.close()
-            _detached(runtime, list(watcher.jobs.values()))
-            return 130
+            raise detached(list(watcher.jobs.values())) from None
     code = outcome([job.status.state for job in watcher.jobs.values()])
     face.end(show.rows(), code)
     return code
@@ -56,16 +56,6 @@ def outcome(states: Sequence[JobState]) -> int:
     if JobState.CANCELED in states:
         return 7
     return 0 if all(state.terminal for state in states) else 124
-
-
-def _detached(runtime: Runtime, jobs: Sequence[Job]) -> None:
-    """After Ctrl-C: what goes on, and the exact commands to come back and to stop it."""
-    live = [job.id for job in jobs if not job.status.state.terminal]
-    if live:
-        names = " ".join(live[:8]) if len(live) <= 8 else "--all"
-        runtime.output.note(f"detached; {len(live)} of {len(jobs)} jobs go on")
-        runtime.output.note(f"  come back: tao-run watch {names}")
-        runtime.output.note(f"  stop:      tao-run cancel {' '.join(live[:8])}" + (" ..." if len(live) > 8 else ""))
 
 
 class Causes:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from tao_run.errors import UsageError
-from tao_run.jobs.request import JobRequest, parse_model, parse_request
+from tao_run.jobs.request import Count, JobRequest, parse_model, parse_request
 from tao_run.jobs.speckeys import set_value
 
 DEFAULT_FILE = "tao-run.yaml"
@@ -21,7 +21,7 @@ class JobFile(JobRequest):
 
     spec: str | dict[str, Any] | None = Field(None, description="the spec, or the path of a YAML/JSON file with it")  # type: ignore[assignment]
     set: dict[str, Any] = Field(default_factory=dict, description="spec key (a.b[0].c) -> value")
-    splits: int | None = Field(None, ge=1, le=10000, description="submit this many jobs, split_id 0 to N-1")
+    splits: Count | None = Field(None, ge=1, le=10000, description="submit this many jobs, split_id 0 to N-1")
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
@@ -48,17 +48,20 @@ def read_yaml(path: Path) -> Any:
     """The data of a YAML (or JSON) file. Keys given twice are an error: one of them would be lost silently."""
     import yaml
 
+    from tao_run.yamltext import load_yaml
+
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"cannot read {path}: {reason}") from None
     try:
-        return yaml.load(text, Loader=_strict_loader())
+        return load_yaml(text, _strict_loader())
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise UsageError(f"{path}{where}: {getattr(error, 'problem', None) or error}") from None
+        text = str(getattr(error, "problem", None) or error).partition("\n")[0]
+        raise UsageError(f"{path}{where}: {text}") from None
 
 
 def _strict_loader() -> type[Any]:
@@ -73,6 +76,8 @@ def _strict_loader() -> type[Any]:
         seen = set()
         for key_node, _ in node.value:
             key = key_node.value
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key_node.start_mark)
             if key in seen and key != "<<":
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
             seen.add(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -87,7 +88,22 @@ def _secret_map(value: Any) -> Any:
 
 
 def _words(value: Any) -> Any:
-    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    if isinstance(value, bool) or value is None or isinstance(value, date):
+        raise ValueError("yes, no, dates and nothing are no text: put it in quotes")
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is needed")
+    return value
+
+
+def _said_blocks(value: Any) -> Any:
+    """A block whose lines are all commented out is an empty one."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: {} if block is None else block for key, block in value.items()}
 
 
 def _seconds(value: Any) -> Any:
@@ -99,6 +115,7 @@ def _seconds(value: Any) -> Any:
         raise ValueError(f"{error.message}: {error.hint}" if error.hint else error.message) from None
 
 
+Count = Annotated[int, BeforeValidator(_no_truth)]
 Word = Annotated[str, BeforeValidator(_words)]
 Input = Annotated[InputSource, BeforeValidator(_source)]
 Output = Annotated[OutputTarget, BeforeValidator(_target)]
@@ -118,8 +135,8 @@ class JobRequest(Strict):
     command: str | list[Word] | None = Field(None, description="bash text, or a list of exact arguments")
     model: str | None = Field(None, description="a TAO model; with `action`, the catalog fills in the rest")
     action: str | None = Field(None, description="what the model does: train, evaluate, export, ...")
-    nodes: int = Field(1, ge=1, le=4096, description="how many nodes")
-    gpus: int | None = Field(None, ge=0, le=1024, description="GPUs per node")
+    nodes: Count = Field(1, ge=1, le=4096, description="how many nodes")
+    gpus: Count | None = Field(None, ge=0, le=1024, description="GPUs per node")
     env: dict[str, Word] = Field(default_factory=dict, description="plain variables of the container")
     secrets: Annotated[dict[str, str], BeforeValidator(_secret_map)] = Field(
         default_factory=dict, description="credentials by name: NAME, or CONTAINER_NAME=NAME"
@@ -139,13 +156,20 @@ class JobRequest(Strict):
         None, description="root of the results: s3:// URI or directory"
     )
     max_time: Seconds | None = Field(None, description="time limit")
-    retries: int = Field(0, ge=0, le=100, description="resubmit this often after infrastructure failures")
+    retries: Count = Field(0, ge=0, le=100, description="resubmit this often after infrastructure failures")
     labels: dict[str, Word] = Field(default_factory=dict)
     split_id: Word | None = Field(None, description="which member of a group of parallel jobs this is")
     resume: str | None = Field(None, description="continue from the checkpoints of this job")
     refresh: bool = Field(False, description="do not trust cached inputs on the mount")
     automl_policy: Literal["on", "off"] | None = None
-    options: dict[str, dict[str, Any]] = Field(default_factory=dict, description="platform -> its own options")
+    options: Annotated[dict[str, dict[str, Any]], BeforeValidator(_said_blocks)] = Field(
+        default_factory=dict, description="platform -> its own options"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_not_said(cls, data: Any) -> Any:
+        return {key: value for key, value in data.items() if value is not None} if isinstance(data, Mapping) else data
 
     @field_validator("env")
     @classmethod
@@ -167,8 +191,6 @@ class JobRequest(Strict):
     def _command_says_something(cls, command: str | list[str] | None) -> str | list[str] | None:
         if command is not None and not command:
             raise ValueError("the command is empty")
-        if "\0" in ("".join(command) if isinstance(command, list) else command or ""):
-            raise ValueError("a command cannot hold a NUL character")
         return command
 
     @model_validator(mode="after")
@@ -191,9 +213,19 @@ def _check_env_name(name: str) -> None:
 
 def parse_request(data: Mapping[str, Any], source: str = "the job") -> JobRequest:
     """A request from plain data. Raises UsageError: one line per fault, unknown keys with the nearest name."""
+    _refuse_unsendable(data, source)
     request = parse_model(JobRequest, data, source)
     refuse_secret_values(request, source)
     return request
+
+
+def _refuse_unsendable(data: Mapping[str, Any], source: str) -> None:
+    """Raises UsageError for text that no backend takes: NUL characters, and bytes that are no UTF-8."""
+    for place, text in _texts(data, ""):
+        if "\0" in text:
+            raise UsageError(f"{source}: {place} holds a NUL character", "leave it out")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise UsageError(f"{source}: {place} is not UTF-8 text: {text!r}", "write it as UTF-8")
 
 
 def refuse_secret_values(request: JobRequest, source: str) -> None:
@@ -215,7 +247,7 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _texts(item, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, list):
+    elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
             yield from _texts(item, f"{place}[{number}]")
 
@@ -225,12 +257,31 @@ def parse_model(model: type[M], data: Mapping[str, Any], source: str) -> M:
     try:
         return model.model_validate(dict(data))
     except ValidationError as error:
-        faults = [_fault(model, dict(item)) for item in error.errors(include_url=False, include_input=False)]
-        raise UsageError(f"{source}: " + "; ".join(dict.fromkeys(faults))) from None
+        found = [(_place(item, data), item) for item in error.errors(include_url=False, include_input=False)]
+        exact = [(where, dict(item)) for where, item in found if not any(_inside(other, where) for other, _ in found)]
+        faults = dict.fromkeys(_fault(model, where, item) for where, item in exact)
+        raise UsageError(f"{source}: " + "; ".join(faults)) from None
 
 
-def _fault(model: type[Any], item: Mapping[str, Any]) -> str:
-    where = ".".join(str(part) for part in item["loc"])
+def _place(item: Mapping[str, Any], data: Any) -> str:
+    """Where in the data a fault is. pydantic's steps also name types of a union, which say nothing to a user."""
+    kept = []
+    for step in item["loc"]:
+        inside = (isinstance(data, Mapping) and step in data) or (
+            isinstance(data, (list, tuple)) and isinstance(step, int)
+        )
+        if inside:
+            data = data[step]
+        if inside or (item["type"] == "missing" and step is item["loc"][-1]):
+            kept.append(str(step))
+    return ".".join(kept)
+
+
+def _inside(place: str, other: str) -> bool:
+    return bool(other) and place.startswith(other + ".")
+
+
+def _fault(model: type[Any], where: str, item: Mapping[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         key = str(item["loc"][-1])
         return f"unknown key {where!r}{_suggestion(key, _names(model, item['loc'][:-1]))}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import stat
 import threading
@@ -17,6 +18,7 @@ from tao_run.errors import NoSuchJob, RecordError, UsageError
 from tao_run.jobs.model import ID_LENGTH, Job, JobState, JobStatus
 from tao_run.jobs.schema import SCHEMA_VERSION, migrate
 from tao_run.redact import redact
+from tao_run.userpaths import home, own_path
 
 _BUSY_SECONDS = 60
 _SHORTEST_PREFIX = 4
@@ -27,9 +29,9 @@ def state_dir(environ: Mapping[str, str] | None = None) -> Path:
     environ = os.environ if environ is None else environ
     named = environ.get("TAO_RUN_STATE_DIR")
     if named:
-        return Path(named).expanduser()
+        return own_path(named)  # absolute: a job's supervisor works elsewhere
     base = environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "tao-run"
+    return (own_path(base) if base else home() / ".local" / "state") / "tao-run"
 
 
 class Store:
@@ -107,6 +109,7 @@ class Store:
 
     def resolve(self, reference: str) -> Job:
         """A job by id, unique id prefix (4 or more), unique name, `@last` or `@-N`. Raises NoSuchJob, UsageError."""
+        reference = _storable(reference)
         with self._read() as db:
             rows = _matches(db, reference)
         if len(rows) == 1:
@@ -121,9 +124,7 @@ class Store:
     def recent(self, limit: int | None = 20) -> list[Job]:
         """The newest jobs, newest first; all of them without a limit."""
         with self._read() as db:
-            rows = db.execute(
-                "SELECT * FROM jobs ORDER BY created_at DESC, id LIMIT ?", (-1 if limit is None else limit,)
-            )
+            rows = db.execute("SELECT * FROM jobs ORDER BY rowid DESC LIMIT ?", (-1 if limit is None else limit,))
             return [_job(row) for row in rows]
 
     def live(self) -> list[Job]:
@@ -278,6 +279,7 @@ def _row(db: sqlite3.Connection, job_id: str) -> sqlite3.Row:
 
 
 def _group(db: sqlite3.Connection, group: str) -> sqlite3.Row:
+    group = _storable(group)
     rows = db.execute("SELECT * FROM groups WHERE id=? OR name=? ORDER BY created_at DESC", (group, group)).fetchall()
     if not rows:
         raise NoSuchJob(f"no group {group!r} in the record", "`tao-run status --all` shows the groups of jobs")
@@ -291,22 +293,27 @@ def _matches(db: sqlite3.Connection, reference: str) -> list[sqlite3.Row]:
     if exact:
         return exact
     wanted = reference.lower()
+    start = end = ""
     if _SHORTEST_PREFIX <= len(wanted) <= ID_LENGTH and all(c in "0123456789abcdef" for c in wanted):
-        found = db.execute("SELECT * FROM jobs WHERE id >= ? AND id < ? LIMIT 6", (wanted, wanted + "g")).fetchall()
-        if found:
-            return found
-    return db.execute("SELECT * FROM jobs WHERE json_extract(spec, '$.name')=? LIMIT 6", (reference,)).fetchall()
+        start, end = wanted, wanted + "g"
+    # a word that is both the name of one job and the beginning of another's id is not unique
+    return db.execute(
+        "SELECT * FROM jobs WHERE (id >= ? AND id < ?) OR json_extract(spec, '$.name')=? LIMIT 6",
+        (start, end, reference),
+    ).fetchall()
+
+
+def _storable(text: str) -> str:
+    """`text` as the record could hold it: bytes of an argument that are no text become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _by_position(db: sqlite3.Connection, reference: str) -> list[sqlite3.Row]:
-    back = {"@last": 1}.get(reference) or (
-        int(reference[2:]) if reference[1:2] == "-" and reference[2:].isdigit() else 0
-    )
-    if back < 1:
+    position = re.fullmatch(r"@-([1-9][0-9]{0,8})", "@-1" if reference == "@last" else reference)
+    if position is None:
         raise UsageError(f"{reference!r} names no job", "use @last or @-2 for the one before it")
-    return db.execute(
-        "SELECT * FROM jobs ORDER BY created_at DESC, rowid DESC LIMIT 1 OFFSET ?", (back - 1,)
-    ).fetchall()
+    # in the order of submission, whatever the clock was set to between two of them
+    return db.execute("SELECT * FROM jobs ORDER BY rowid DESC LIMIT 1 OFFSET ?", (int(position[1]) - 1,)).fetchall()
 
 
 def _time(seconds: float | None) -> datetime | None:

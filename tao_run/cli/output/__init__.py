@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
 from tao_run.cli.output.plain import plain, to_data
-from tao_run.errors import TaoRunError
+from tao_run.errors import InternalError, Interrupted, TaoRunError
 from tao_run.redact import redact
 
 SCHEMA_VERSION = 1
@@ -33,7 +35,7 @@ class Output:
             reconfigure = getattr(stream, "reconfigure", None)
             if reconfigure is not None:
                 reconfigure(errors="replace")
-        return cls(sys.stdout, sys.stderr, environ)
+        return cls(sys.stdout or io.StringIO(), sys.stderr or io.StringIO(), environ)  # None: closed (`>&-`)
 
     @property
     def interactive(self) -> bool:
@@ -56,8 +58,16 @@ class Output:
 
     def json_line(self, result: Any, indent: int | None = None) -> None:
         """Print a result as one JSON document."""
-        data = {"schema_version": SCHEMA_VERSION, **to_data(result)}
-        self.line(json.dumps(data, ensure_ascii=False, indent=indent))
+        self.line(self._dumped({"schema_version": SCHEMA_VERSION, **to_data(result)}, indent))
+
+    def _dumped(self, data: Any, indent: int | None = None) -> str:
+        """JSON that the stream can carry: what it cannot encode is escaped, not replaced."""
+        text = json.dumps(data, ensure_ascii=False, indent=indent)
+        try:
+            text.encode(self.out.encoding or "utf-8")
+        except UnicodeEncodeError:
+            text = json.dumps(data, indent=indent)
+        return text
 
     def line(self, text: str) -> None:
         """Print one line to stdout as it is (the caller has made it plain)."""
@@ -73,8 +83,12 @@ class Output:
         """A Rich console on stdout; markup is off, since text from outside must appear as it is."""
         from rich.console import Console
 
+        class Pipe(Console):
+            def on_broken_pipe(self) -> None:
+                raise BrokenPipeError  # Rich would end the process with 1
+
         width = self._width or (None if self.interactive else _WIDE)
-        return Console(
+        return Pipe(
             file=self.out,
             width=width,
             no_color=not self.color,
@@ -86,14 +100,18 @@ class Output:
 
     def error(self, error: TaoRunError) -> int:
         """Print an error: what is wrong, what to do. Returns its exit code."""
-        message, hint = plain(redact(error.message)), plain(redact(error.hint))
         if self.json:
-            fault = {"code": error.code, "exit_code": error.exit_code, "message": message, "hint": hint}
-            self.line(json.dumps({"schema_version": SCHEMA_VERSION, "error": fault}, ensure_ascii=False))
-        self.note(f"error: {message}")
-        if hint:
-            self.note(f"  do: {hint}")
+            with contextlib.suppress(OSError):  # stdout itself may be what is at fault; stderr says it
+                self.line(self._dumped({"schema_version": SCHEMA_VERSION, "error": fault_data(error)}))
+        self.fault(error)
         return error.exit_code
+
+    def fault(self, error: TaoRunError) -> None:
+        """Say on stderr what went wrong beside a result that is printed all the same."""
+        said, stopped = fault_data(error), isinstance(error, Interrupted)
+        self.note(said["message"] if stopped else f"error: {said['message']}")
+        if said["hint"]:
+            self.note(f"  {said['hint']}" if stopped else f"  do: {said['hint']}")
 
     def usage_error(self, error: Any) -> int:
         """Print what the argument parser found wrong, and where help is."""
@@ -108,16 +126,17 @@ class Output:
         if debug:
             self.traceback()
         name, text = type(error).__name__, plain(redact(str(error))).replace("\n", " ")
-        self.note(f"error: a fault in tao-run itself: {name}: {text[:500]}")
-        self.note("  do: run it again with --debug and report what it prints")
-        return 70
-
-    def interrupted(self) -> None:
-        """End a Ctrl-C with a clean line."""
-        self.note("interrupted")
+        message = f"a fault in tao-run itself: {name}: {text[:500]}"
+        return self.error(InternalError(message, "run it again with --debug and report what it prints"))
 
     def traceback(self) -> None:
         """For --debug: the traceback, with secrets removed."""
         import traceback
 
         self.note(redact(traceback.format_exc()).rstrip())
+
+
+def fault_data(error: TaoRunError) -> dict[str, Any]:
+    """An error as data: code, exit code, message and hint, without secrets and terminal control."""
+    message, hint = plain(redact(error.message)), plain(redact(error.hint))
+    return {"code": error.code, "exit_code": error.exit_code, "message": message, "hint": hint}

@@ -29,7 +29,9 @@ from tao_run.platforms.base import Launch, Platform
 from tao_run.platforms.local import logs as local_logs
 from tao_run.platforms.local.gpus import Bookings, find_gpus
 from tao_run.platforms.local.jobdir import JobDir, read_text
+from tao_run.platforms.local.processes import end_tree, signal_process
 from tao_run.platforms.local.state import replicas_of, status_of
+from tao_run.userpaths import own_path
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -60,7 +62,9 @@ class LocalSDK(Platform):
     # -- before launch -------------------------------------------------------------------------------
 
     def complete(self, request: JobRequest) -> JobRequest:
-        options = {"cwd": str(Path.cwd()), **request.for_platform()}
+        options = request.for_platform()
+        if "cwd" not in options:
+            options["cwd"] = _working_directory()
         return request.model_copy(update={"options": {**request.options, self.name: options}})
 
     def account(self, request: JobRequest) -> str:
@@ -71,7 +75,7 @@ class LocalSDK(Platform):
 
     def _results_root(self, request: JobRequest) -> str:
         if request.results:
-            return request.results if "://" in request.results else str(Path(request.results).expanduser().absolute())
+            return request.results if "://" in request.results else str(own_path(request.results))
         bucket = self.credentials.setting("S3_BUCKET_NAME")
         return f"s3://{bucket}/results" if bucket else str(self.store.directory / "results")
 
@@ -183,6 +187,8 @@ class LocalSDK(Platform):
     def logs(self, job: Job, query: LogQuery) -> Iterator[LogLine]:
         self._require_this_host(job)
         directory, ranks = self._directory(job), self._ranks(job, query.replica)
+        if not directory.kept():
+            return iter([LogLine("the log was deleted together with the job", kind="note")])
         if not query.follow:
             return local_logs.read(directory, ranks, query)
         return local_logs.follow(directory, ranks, query, self.clock, lambda: status_of(job, directory).state.terminal)
@@ -191,7 +197,7 @@ class LocalSDK(Platform):
         if wanted is None:
             return list(range(job.nodes))
         digits = wanted.removeprefix("rank-")
-        if not digits.isdigit() or int(digits) >= job.nodes:
+        if not digits.isdecimal() or int(digits) >= job.nodes:
             raise UsageError(f"no replica {wanted!r}: {job.name} has ranks 0 to {job.nodes - 1}")
         return [int(digits)]
 
@@ -202,7 +208,7 @@ class LocalSDK(Platform):
     def cancel(self, job: Job, delete: bool = False) -> JobStatus:
         self._require_this_host(job)
         directory = self._directory(job)
-        if not directory.exit.exists():
+        if directory.kept() and not directory.exit.exists():
             self._end(job, directory)
         status = status_of(job, directory)
         if delete and status.state.terminal:
@@ -213,10 +219,10 @@ class LocalSDK(Platform):
         directory.cancel.touch()
         supervisor = directory.supervisor()
         if supervisor is not None:
-            os.kill(supervisor, signal.SIGTERM)
+            signal_process(supervisor, signal.SIGTERM)
         else:
             for pid in directory.living_ranks():
-                os.killpg(pid, signal.SIGKILL)
+                end_tree(pid)
         grace = float(job.options.get("grace", 10.0))
         deadline = self.clock.monotonic() + grace + _CANCEL_MARGIN
         while directory.alive() and self.clock.monotonic() < deadline:
@@ -273,6 +279,14 @@ class LocalSDK(Platform):
     def _require_this_host(self, job: Job) -> None:
         if job.account != self.host:
             raise BackendUnreachable(f"{job.name} runs on {job.account}, this is {self.host}", f"ask on {job.account}")
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:
+        hint = "change to one that exists, or name one with -o cwd=DIRECTORY"
+        raise UsageError("the current directory does not exist any more", hint) from None
 
 
 def _is_private(name: str) -> bool:

@@ -28,12 +28,16 @@ def find_gpus(environ: Mapping[str, str]) -> list[Gpu]:
     CUDA_VISIBLE_DEVICES of the caller narrows the choice, as it would for any program.
     """
     named = environ.get("TAO_RUN_LOCAL_GPUS")
-    found = [Gpu(part.strip()) for part in named.split(",") if part.strip()] if named is not None else _nvidia_smi()
+    found = [Gpu(name) for name in _ids(named)] if named is not None else _nvidia_smi()
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return found
-    allowed = {part.strip() for part in visible.split(",")}
-    return [gpu for gpu in found if gpu.id in allowed]
+    return [gpu for gpu in found if gpu.id in _ids(visible)]
+
+
+def _ids(text: str) -> list[str]:
+    """Ids separated by commas, each once: a GPU named twice is still one GPU."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def _nvidia_smi() -> list[Gpu]:
@@ -51,7 +55,7 @@ def _nvidia_smi() -> list[Gpu]:
 
 def _parse(line: str) -> Gpu:
     index, *name, memory = (part.strip() for part in line.split(","))
-    return Gpu(index, ", ".join(name), int(memory) if memory.isdigit() else None)
+    return Gpu(index, ", ".join(name), int(memory) if memory.isdecimal() else None)
 
 
 class Bookings:

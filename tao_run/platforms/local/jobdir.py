@@ -35,13 +35,11 @@ class JobDir:
     def take(self) -> bool:
         """Claim the job for this process. False if another has it: a job never runs twice."""
         try:
-            descriptor = os.open(self.claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            (self.path / "taken").mkdir(mode=0o700)
         except FileExistsError:
             return False
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"{os.getpid()} {process_start(os.getpid())}")
-            file.flush()
-            os.fsync(file.fileno())
+        # in place whole or not at all: who reads half a claim takes the job for lost
+        _write(self.claim, f"{os.getpid()} {process_start(os.getpid())}")
         return True
 
     def claimed(self) -> bool:
@@ -57,6 +55,10 @@ class JobDir:
         ranks = read_json(self.ranks) or []
         return [pid for pid in (_living(text) for text in ranks) if pid is not None]
 
+    def kept(self) -> bool:
+        """Whether the directory is still there; `cancel --delete` removes it."""
+        return self.path.is_dir()
+
     def alive(self) -> bool:
         """Whether anything of the job still runs."""
         return self.supervisor() is not None or bool(self.living_ranks())
@@ -64,9 +66,13 @@ class JobDir:
 
 def write_durably(path: Path, data: Any) -> None:
     """Write JSON so that after a crash the file is whole or not there."""
+    _write(path, json.dumps(data))
+
+
+def _write(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".part")
     with temporary.open("w", encoding="utf-8") as file:
-        json.dump(data, file)
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -78,15 +84,17 @@ def write_durably(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file, or None if it is not there."""
-    text = read_text(path)
-    return json.loads(text) if text else None
+    """The content of a JSON file, or None if it is not there or not JSON."""
+    try:
+        return json.loads(read_text(path) or "null")
+    except ValueError:
+        return None  # files of ours are replaced whole: this one was damaged from outside
 
 
 def read_text(path: Path) -> str:
     """The content of a file, empty if it is not there."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
 
@@ -115,4 +123,4 @@ def _signalable(pid: int) -> bool:
 
 def _living(text: str) -> int | None:
     pid, _, start = text.partition(" ")
-    return int(pid) if start and process_start(int(pid)) == start else None
+    return int(pid) if start and pid.isdecimal() and process_start(int(pid)) == start else None

@@ -8,7 +8,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _ids(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if isinstance(value, (str, int)):
+        value = str(value).split(",")
+    if not isinstance(value, list) or not all(isinstance(part, (str, int)) for part in value):
+        return value
+    names = (str(part).strip() for part in value)
+    return list(dict.fromkeys(name for name in names if name))
 
 
 class Options(BaseModel):

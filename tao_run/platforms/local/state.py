@@ -31,14 +31,18 @@ _REASONS = {
     "canceled": ("Canceled", ""),
 }
 
+_LAST_SIGNAL = 64
+
 
 def status_of(job: Job, directory: JobDir) -> JobStatus:
     """The status of a job from its directory."""
     ended = read_json(directory.exit)
     if ended is None and directory.supervisor() is None:
         ended = read_json(directory.exit)  # it may have ended between the two looks
+        if ended is None and directory.living_ranks():
+            return _status(job, "orphaned")
         if ended is None:
-            return _status(job, "orphaned" if directory.living_ranks() else "lost")
+            return _status(job, "canceled" if directory.cancel.exists() else "lost")
     if ended is None:
         native = read_text(directory.phase) or "claimed"
         return _status(job, native, ready=job.nodes if native == "running" else 0)
@@ -56,7 +60,7 @@ def _ended(job: Job, record: dict[str, Any]) -> JobStatus:
 
 
 def _exit_message(code: int) -> str:
-    if code > 128:
+    if 128 < code <= 128 + _LAST_SIGNAL:
         return f"the command was ended by signal {code - 128}"
     return f"the command exited with {code}"
 

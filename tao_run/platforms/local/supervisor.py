@@ -6,6 +6,7 @@ the command line. Standard library only, so that it starts fast and survives an 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -19,9 +20,12 @@ from typing import Any
 
 from tao_run.platforms.local.gpus import Bookings
 from tao_run.platforms.local.jobdir import JobDir, process_start, write_durably
+from tao_run.platforms.local.processes import descendants, group_of, signal_groups, signal_process
 
 _TICK = 0.1
 _PR_SET_CHILD_SUBREAPER = 36
+_FINE_SAMPLES = 10_000
+_RECORD_AGAIN = 10.0
 _REST_GRACE = 5.0  # after one rank has failed the others may still log their own error
 
 
@@ -34,8 +38,12 @@ class Supervisor:
         self.bookings = Bookings(self.dir.path.parent)
         self.children: list[subprocess.Popen[bytes]] = []
         self.sizes: dict[int, int] = {}
+        self.samples = 0
+        self.sampled = 0.0
+        self.first_code: int | None = None  # of the rank that failed first: the others are its victims
         self.stop_reason = ""
         self.started = time.time()
+        self.deadline = float("inf")  # of the monotonic clock: setting the wall clock ends no job
 
     def run(self) -> None:
         """Wait for GPUs, start the ranks, wait for them, record the end."""
@@ -46,8 +54,10 @@ class Supervisor:
             if not self.stop_reason:
                 self._start(gpus)
                 self._watch()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL character where the system takes none
             self.stop_reason = f"failed: {error}"
+        self._end_all()
+        self._note_times()
         self._finish()
 
     def _on_cancel(self, number: int, frame: FrameType | None) -> None:
@@ -73,6 +83,7 @@ class Supervisor:
     def _start(self, gpus: list[str]) -> None:
         self.dir.phase.write_text("running")
         self.started = time.time()
+        self.deadline = time.monotonic() + (self.plan["max_time"] or float("inf"))
         for rank in range(self.plan["nodes"]):
             self.children.append(self._spawn(rank, gpus))
         write_durably(self.dir.ranks, [f"{child.pid} {process_start(child.pid)}" for child in self.children])
@@ -100,43 +111,62 @@ class Supervisor:
             self._note_times()
             if self._cancelled() or self._out_of_time():
                 break
-            if first_failure is None and any(child.poll() for child in self.children):
+            if first_failure is None and self._note_failure():
                 first_failure = time.monotonic()
             if first_failure is not None and time.monotonic() - first_failure > _REST_GRACE:
                 break
             _reap_orphans({child.pid for child in self.children})
             time.sleep(_TICK)
-        self._end_all()
-        self._note_times()
+        self._note_failure()
+
+    def _note_failure(self) -> bool:
+        """Remember the exit code of the rank that failed first; whether any rank has failed."""
+        if self.first_code is None:
+            self.first_code = next((_exit_code(child.poll()) for child in self.children if child.poll()), None)
+        return self.first_code is not None
 
     def _out_of_time(self) -> bool:
-        limit = self.plan["max_time"]
-        if limit is not None and time.time() - self.started > limit:
+        if time.monotonic() > self.deadline:
             self.stop_reason = self.stop_reason or "timeout"
         return self.stop_reason == "timeout"
 
     def _note_times(self) -> None:
-        """Remember when each log grew: lines have no time of their own, and ranks are merged by time."""
-        for rank in range(len(self.children)):
-            size = self.dir.log(rank).stat().st_size
-            if size != self.sizes.get(rank, 0):
-                self.sizes[rank] = size
-                with self.dir.index(rank).open("a") as index:
-                    index.write(f"{time.time():.3f} {size}\n")
+        """Remember when each log grew: lines have no time of their own, and ranks are merged by time.
+
+        A long job is sampled once a second, so that the samples stay few. No log or no space is no fault of the job.
+        """
+        due = self.sampled + (1.0 if self.samples > _FINE_SAMPLES else 0.0)
+        if self.children and time.monotonic() >= due:
+            self.sampled = time.monotonic()
+            for rank in range(len(self.children)):
+                with contextlib.suppress(OSError):
+                    self._note_time(rank)
+
+    def _note_time(self, rank: int) -> None:
+        size = self.dir.log(rank).stat().st_size
+        if size != self.sizes.get(rank, 0):
+            with self.dir.index(rank).open("a") as index:
+                index.write(f"{time.time():.3f} {size}\n")
+            self.sizes[rank] = size
+            self.samples += 1
 
     def _end_all(self) -> None:
-        """SIGTERM to every rank's group, then, after the grace, SIGKILL to whatever is left of the tree."""
-        _signal_all(self.children, signal.SIGTERM)
+        """SIGTERM to everything the ranks started, then, after the grace, SIGKILL to whatever is left."""
+        groups = {child.pid for child in self.children}
+        signal_groups(groups, signal.SIGTERM)
+        for pid in descendants(os.getpid()):
+            if group_of(pid) not in groups:
+                signal_process(pid, signal.SIGTERM)
         deadline = time.monotonic() + self.plan["grace"]
-        while time.monotonic() < deadline and (_running(self.children) or _descendants(os.getpid())):
-            _reap_orphans({child.pid for child in self.children})
+        while time.monotonic() < deadline and (_running(self.children) or descendants(os.getpid())):
+            _reap_orphans(groups)
             time.sleep(_TICK / 2)
-        _signal_all(self.children, signal.SIGKILL)
+        signal_groups(groups, signal.SIGKILL)
         for _ in range(50):  # a child may fork while its parent dies: repeat until nobody is left
-            left = _descendants(os.getpid())
+            left = descendants(os.getpid())
             for pid in left:
-                _kill(pid, signal.SIGKILL)
-            _reap_orphans({child.pid for child in self.children})
+                signal_process(pid, signal.SIGKILL)
+            _reap_orphans(groups)
             if not left and not _running(self.children):
                 break
             time.sleep(_TICK / 2)
@@ -145,17 +175,26 @@ class Supervisor:
 
     def _finish(self) -> None:
         codes = [_exit_code(child.returncode) for child in self.children]
-        write_durably(
-            self.dir.exit,
+        self._record(
             {
                 "ranks": codes,
-                "exit_code": next((code for code in codes if code), 0) if codes else None,
+                "exit_code": self.first_code or next((code for code in codes if code), 0) if codes else None,
                 "stopped": self.stop_reason,
                 "started": self.started,
                 "ended": time.time(),
             },
         )
         self.bookings.release(self.dir.path)
+
+    def _record(self, ended: dict[str, Any]) -> None:
+        """Write down the end. A full disk is waited out: without the record the outcome would be lost."""
+        while self.dir.path.exists():
+            try:
+                write_durably(self.dir.exit, ended)
+            except OSError:
+                time.sleep(_RECORD_AGAIN)
+            else:
+                return
 
 
 def _exit_code(returncode: int | None) -> int:
@@ -165,39 +204,6 @@ def _exit_code(returncode: int | None) -> int:
 
 def _running(children: list[subprocess.Popen[bytes]]) -> bool:
     return any(child.poll() is None for child in children)
-
-
-def _signal_all(children: list[subprocess.Popen[bytes]], number: signal.Signals) -> None:
-    for child in children:
-        try:
-            os.killpg(child.pid, number)
-        except (ProcessLookupError, PermissionError):
-            continue  # that group has ended
-
-
-def _kill(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def _descendants(root: int) -> list[int]:
-    """All living processes below `root` (we adopt orphans, so nothing escapes). Empty where there is no /proc."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue  # it ended while we looked
-        if fields[0] != "Z":
-            parents[int(entry.parent.name)] = int(fields[1])
-    found: list[int] = []
-    level = [root]
-    while level:
-        level = [pid for pid, parent in parents.items() if parent in level]
-        found += level
-    return found
 
 
 def _reap_orphans(ours: set[int]) -> None:
