@@ -71,7 +71,7 @@ def _apptainer(image: str, options: Options, mounts: list[str]) -> Containment:
         f"for name in {' '.join(RANK_NAMES)}; do\n"
         '  export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}"\ndone\n'
         "runtime=$(command -v apptainer || command -v singularity) ||\n"
-        '  { echo "tao-run: neither apptainer nor singularity is on $(hostname)" >&2; exit 127; }\n'
+        '  { echo "tao-run: neither apptainer nor singularity is on $(hostname)" >&2; leave 127; }\n'
     )
     workdir = f" --pwd {shlex.quote(options.container_workdir)}" if options.container_workdir else ""
     command = f'"$runtime" exec --nv --bind {",".join(mounts)}{workdir} {shell_path(image)}'

@@ -17,7 +17,7 @@ from tao_run.platforms.slurm.times import slurm_duration
 
 SCRIPT, TASK, COMMAND, ENVIRONMENT, PAYLOAD = "job.sbatch", "task.sh", "command.sh", "env", "payload"
 RESULTS_ROOT = "TAO_RESULTS_ROOT"
-_PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./,:@%+=&|*!<>\[\](){}-]*")
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./,:@%+=&|*!?~^<>\[\](){}-]*")
 # Read by container runtimes on the node, before the task begins.
 _EARLY = ("NVIDIA_", "MELLANOX_", "ENROOT_", "PYXIS_", "APPTAINER_", "SINGULARITY_")
 
@@ -44,6 +44,9 @@ exit "$code"
 _BODY = """\
 set -euo pipefail
 job_dir=$PWD
+# Not a trap on EXIT: that runs also when SLURM ends the script, and a requeued job needs its environment again.
+leave() {{ rm -f env; echo "$1" > exit-code; exit "$1"; }}
+trap 'leave $?' ERR
 rm -f exit-code ranks/*
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export MASTER_ADDR=${{hosts[0]}} MASTER_PORT={port} NNODES={nodes} WORLD_SIZE={nodes} NUM_GPU_PER_NODE={gpus}
@@ -55,9 +58,7 @@ kill "$sampler" && wait "$sampler" || true
 # srun gives the highest code; the first rank that failed is the cause, those ended after it (128+n) its victims.
 first=$(awk '$1 > 0 {{print $2, ($1 > 128), $1}}' ranks/* 2>/dev/null | sort -n -k1,1 -k2,2 | head -n 1 || true)
 [ "$code" = 0 ] || [ -z "$first" ] || code=${{first##* }}
-rm -f env
-echo "$code" > exit-code
-exit "$code"
+leave "$code"
 """
 
 

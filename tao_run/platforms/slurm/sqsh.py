@@ -35,9 +35,7 @@ image={image}
 if [ ! -s "$image" ]; then
   echo "tao-run: the image was not imported; the end of $image.log:" >&2
   tail -n 50 "$image.log" >&2 || true
-  rm -f env
-  echo 1 > exit-code
-  exit 1
+  leave 1
 fi
 """
 

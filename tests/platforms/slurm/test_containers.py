@@ -94,6 +94,22 @@ def test_an_image_that_cannot_be_imported_fails_the_job_with_the_cause(
     assert any("404 Not Found" in line.text for line in evidence.log_tail)
 
 
+@pytest.mark.parametrize(("container", "code"), [("enroot", 1), ("apptainer", 127)])
+def test_a_script_that_fails_before_the_task_leaves_its_code_and_no_secret(
+    site: Site, runtimes: Path, container: str, code: int
+) -> None:
+    site.more["MY_TOKEN"] = "s3cr3t-value"
+    (HOME / "bin" / "apptainer").rename(HOME / "bin" / "apptainer.away")
+    try:
+        image = "nvcr.io/nvidia/does-not-exist:1"
+        job = site.submit("true", image=image, secrets={"KEY": "MY_TOKEN"}, options={"container": container})
+        assert site.ended(job).exit_code == code
+    finally:
+        (HOME / "bin" / "apptainer.away").rename(HOME / "bin" / "apptainer")
+    assert (site.directory(job) / "exit-code").read_text() == f"{code}\n"
+    assert not (site.directory(job) / "env").exists()
+
+
 def test_without_pyxis_the_option_is_refused_by_srun_and_told(plain: Site) -> None:
     job = plain.submit("true")
     assert plain.ended(job).state is JobState.ERROR
