@@ -69,6 +69,8 @@ def check_output(label: str, uri: str, store: S3Store, platform: Platform, reque
     uri = uri or platform.discovered_results(request)
     if not uri:
         return Check(check_id, "ok", "results stay inside the job and are lost with it", "say where with --results")
+    if uri.startswith("~/") and not platform.sees_this_machine(request):
+        return Check(check_id, "skipped", f"{uri} is made by {platform.name} when the job starts")
     location = parse_location(uri)
     if location.is_s3:
         remark = store.probe_write(location)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tao_run.errors import UsageError
@@ -25,6 +26,7 @@ class SlurmSDK(Platform):
     name = "slurm"
     name_limit = 60
     launch_grace = 120.0
+    avoid_option = "exclude"
     avoid_option = "exclude"
 
     @classmethod
@@ -59,6 +61,11 @@ class SlurmSDK(Platform):
         entry = entry_for(job, results_root=job.results_dir.rsplit("/", 1)[0], credentials=self.credentials)
         files = job_files(job, cluster, entry.script, entry.env)
         return Launch(job, native(job, cluster, files, entry.secrets), entry.secrets, entry.payload, extra=files)
+
+    def validate(self, launch: Launch) -> list[str]:
+        from tao_run.platforms.slurm.submit import validate
+
+        return validate(self._remote(launch.job), launch)
 
     # -- launch ----------------------------------------------------------------------------------------
 
@@ -134,17 +141,36 @@ class SlurmSDK(Platform):
 
     # -- paths -------------------------------------------------------------------------------------------
 
+    def sees_this_machine(self, request: JobRequest | None = None) -> bool:
+        return configured_cluster(self.credentials).direct
+
+    def prove_path(self, path: str, request: JobRequest | None = None) -> Check | None:
+        """A path must be on the cluster, and in a mount of the job if it runs in a container."""
+        from tao_run.platforms.slurm.checks import prove_path
+
+        cluster = configured_cluster(self.credentials)
+        return prove_path(self._remote_of(cluster), path, self.complete(request) if request else None)
+
+    def list_results(self, job: Job) -> Iterator[tuple[str, int | None]]:
+        from tao_run.platforms.slurm.results import list_results
+
+        if job.results_dir.startswith("s3://"):
+            return super().list_results(job)
+        return list_results(self._remote(job), job.results_dir)
+
+    def download_results(self, job: Job, target: Path) -> int:
+        from tao_run.platforms.slurm.results import download_results
+
+        if job.results_dir.startswith("s3://"):
+            return super().download_results(job, target)
+        return download_results(self._remote(job), job.results_dir, target)
+
     def check_path(self, remote_path: str) -> bool:
         """Whether a path exists on the cluster, or an s3:// URI anywhere."""
         from tao_run.platforms.slurm.paths import check_path
 
         local = self._on_cluster(remote_path)
         return super().check_path(remote_path) if local is None else check_path(*local)
-
-    def prove_path(self, path: str, request: JobRequest | None = None) -> Check | None:
-        if self.check_path(path):
-            return Check("path", "ok", f"{path} exists on the cluster")
-        return Check("path", "failed", f"{path} does not exist on the cluster", "check the path on a login host")
 
     def list_path(self, remote_path: str) -> list[str]:
         """What is under a path of the cluster, or an s3:// URI."""

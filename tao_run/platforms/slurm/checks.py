@@ -11,6 +11,7 @@ from tao_run.jobs.model import Check
 from tao_run.platforms.slurm.cluster import Cluster, shell_path
 from tao_run.platforms.slurm.images import parse_image
 from tao_run.platforms.slurm.options import Options, limit_seconds, read_options
+from tao_run.platforms.slurm.paths import check_path
 from tao_run.platforms.slurm.remote import Answer, Remote
 from tao_run.platforms.slurm.resources import (
     RESOURCES,
@@ -19,6 +20,8 @@ from tao_run.platforms.slurm.resources import (
     associations,
     node_groups,
 )
+from tao_run.platforms.slurm.script import mounts
+from tao_run.storage.mounts import proof_by_mounts
 
 if TYPE_CHECKING:
     from tao_run.jobs.request import JobRequest
@@ -57,6 +60,20 @@ def check_access(remote: Remote, request: JobRequest | None) -> list[Check]:
     if request is not None:
         checks += list(_of_request(answer, request, options))
     return checks
+
+
+def prove_path(remote: Remote, path: str, request: JobRequest | None) -> Check:
+    """Whether a path is on the cluster and, if the job runs in a container, in one of its mounts."""
+    if not check_path(remote, path):
+        return Check(
+            "path", "failed", f"{path} is not on {remote.cluster.label}", "`tao-run paths ls` shows what is there"
+        )
+    options = read_options(request) if request else None
+    if request is None or options is None or options.container == "none":
+        return Check("path", "ok", f"{path} is on the cluster")
+    pairs = [mount.split(":") for mount in mounts(request, remote.cluster, options)]
+    inside = {pair[1] if len(pair) > 1 else pair[0]: f"{pair[0]} of the cluster" for pair in pairs}
+    return proof_by_mounts(path, inside, f"mount it: -o container_mounts={path}")
 
 
 def _hosts(remote: Remote) -> tuple[list[Check], list[str]]:

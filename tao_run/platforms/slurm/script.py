@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from tao_run.errors import UsageError
 from tao_run.jobs.model import Job
+from tao_run.jobs.request import JobRequest
 from tao_run.platforms.slurm.cluster import Cluster, shell_path
 from tao_run.platforms.slurm.container import Containment, containment
 from tao_run.platforms.slurm.options import Options, limit_seconds, read_options
@@ -69,7 +70,7 @@ def job_files(job: Job, cluster: Cluster, script: str, env: Mapping[str, str]) -
     """
     options, image = read_options(job.request), job.request.image
     cached = cached_image(image, options)
-    inside = containment(image, options, mounts(job, cluster, options), cached)
+    inside = containment(image, options, mounts(job.request, cluster, options), cached)
     importing = {IMPORT_SCRIPT: import_script(image, cached, options)} if image and cached else {}
     return {
         SCRIPT: batch_script(job, options, inside, env, wait_for_image(cached)),
@@ -101,10 +102,10 @@ def master_port(job_id: str) -> int:
     return 15000 + int(job_id[:8], 16) % 15000
 
 
-def mounts(job: Job, cluster: Cluster, options: Options) -> list[str]:
+def mounts(request: JobRequest, cluster: Cluster, options: Options) -> list[str]:
     """The base directory (job files and results), the request's own results directory and shared mount, and what
     the options name."""
-    named = (job.request.results, job.request.mount)
+    named = (request.results, request.mount)
     shared = [path for path in named if isinstance(path, str) and path.startswith(("/", "~/"))]
     return list(dict.fromkeys([cluster.base, *shared, *options.container_mounts]))
 

@@ -112,6 +112,15 @@ def submit(remote: Remote, launch: Launch, secrets: Mapping[str, str]) -> str:
         raise
 
 
+def validate(remote: Remote, launch: Launch) -> list[str]:
+    """Let SLURM check the script without submitting it (sbatch --test-only). Raises BackendRejected."""
+    script = launch.extra[SCRIPT].encode()
+    said = remote.run("exec 7<&0\ntest_only() { sbatch --test-only <&7; }\nsection test test_only", script)["test"]
+    if said.code:
+        raise command_error("sbatch", said)
+    return [_words(said.err)]
+
+
 def staged_files(launch: Launch, secrets: Mapping[str, str]) -> dict[str, bytes]:
     """The files of a launch as they are staged: secrets are values here, and nowhere else."""
     files = {name: text.encode() for name, text in launch.extra.items()}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tao_run.errors import PermissionRefused
+from tao_run.errors import BackendRejected, BackendUnreachable, PermissionRefused
 from tao_run.jobs.model import Check
+from tao_run.jobs.request import to_record
 from tests.platforms.slurm.conftest import Site
 
 
@@ -133,3 +135,62 @@ def test_on_a_login_node_no_ssh_is_needed(
     assert plain.texts(job, follow=True) == ["token="]
     assert checks(plain, options={"container": "none"})["slurm.host"].status == "ok"
     assert plain.cluster.sessions() == before
+
+
+def test_a_path_is_proved_on_the_cluster_and_in_a_mount(site: Site, scratch: Path) -> None:
+    adapter, request = site.adapter(), site.request(options={"container_mounts": f"{scratch}:/data"})
+    inside = site.request(options={"container_mounts": str(scratch)})
+    on_nodes = site.request(options={"container": "none"})
+    assert adapter.prove_path(str(scratch), inside) is not None
+    found = {
+        name: adapter.prove_path(path, asked)
+        for name, path, asked in (
+            ("mounted", str(scratch), inside),
+            ("mounted elsewhere", str(scratch), request),
+            ("absent", f"{scratch}/none", inside),
+            ("no container", str(scratch), on_nodes),
+        )
+    }
+    assert {name: check.status for name, check in found.items() if check} == {
+        "mounted": "ok",
+        "mounted elsewhere": "failed",
+        "absent": "failed",
+        "no container": "ok",
+    }
+    assert found["mounted elsewhere"] is not None
+    assert f"container_mounts={scratch}" in found["mounted elsewhere"].fix
+
+
+def test_slurm_itself_checks_a_script_that_is_not_submitted(site: Site) -> None:
+    adapter = site.adapter()
+    launch = adapter.prepare(site.build("true", gpus=4, options={"gpu_type": "a100"}))
+    assert "node4" in " ".join(adapter.validate(launch))
+    with pytest.raises(BackendRejected):
+        adapter.validate(adapter.prepare(site.build("true", gpus=5)))
+    assert site.cluster.run("squeue", "-h", "-n", launch.job.name).strip() == ""
+
+
+def test_results_are_listed_and_copied_whole(site: Site, scratch: Path, tmp_path: Path) -> None:
+    command = 'cd "$TAO_RESULTS_DIR" && mkdir -p "a b" && echo one > "a b/ü 1.txt" && head -c 3000000 /dev/zero > big'
+    job = site.submit(command, results=str(scratch))
+    site.ended(job)
+    adapter = site.adapter()
+    listed = list(adapter.list_results(job))
+    assert listed[:2] == [("a b/ü 1.txt", 4), ("big", 3_000_000)]
+    assert adapter.download_results(job, tmp_path / "here") == len(listed)
+    assert (tmp_path / "here" / "a b" / "ü 1.txt").read_text() == "one\n"
+    assert (tmp_path / "here" / "big").stat().st_size == 3_000_000
+    assert not list((tmp_path / "here").rglob("*.part"))
+
+
+def test_a_copy_that_breaks_off_is_told(site: Site, scratch: Path, tmp_path: Path) -> None:
+    gone = replace(site.build("true"), results_dir=str(scratch / "none"))
+    assert list(site.adapter().list_results(gone)) == []
+    with pytest.raises(BackendUnreachable, match="broke off after 0 files"):
+        site.adapter().download_results(gone, tmp_path)
+
+
+def test_nodes_at_fault_are_excluded_from_a_retry(site: Site) -> None:
+    request = site.adapter().avoid_nodes(site.request(options={"exclude": "node9"}), ["node1", "node2"])
+    job = replace(site.build("true"), spec=to_record(request))
+    assert "#SBATCH --exclude=node9,node1,node2\n" in site.adapter().prepare(job).extra["job.sbatch"]
