@@ -116,6 +116,16 @@ class ProtocolError(BackendUnreachable):
     code = "protocol"
 
 
+class Unavailable(TaoRunError):
+    """Something needed before a job can be created does not answer: it is certain that nothing was created.
+
+    Unlike BackendUnreachable, which after a launch leaves it open whether the job exists.
+    """
+
+    exit_code = BackendUnreachable.exit_code
+    code = BackendUnreachable.code
+
+
 class NotInstalled(TaoRunError):
     """A package or tool is needed and not there. The hint is the exact command that installs it."""
 

@@ -133,7 +133,8 @@ class Platform(SDKMethods, ABC):
 
         The backend object carries `launch.job.name` or a label with the job id, so that `find` sees it even
         if the answer is lost. After BackendUnreachable the job may or may not exist: the caller asks `find`.
-        Any other error means: nothing was created, and what was created on the way has been removed.
+        Any other error (Unavailable for a backend that failed earlier) means: nothing was created, and what
+        was created on the way has been removed.
         """
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tao_run.errors import NoSuchJob, UsageError
+from tao_run.errors import NoSuchJob, NotFound, UsageError
 from tao_run.jobs.model import (
     Check,
     Evidence,
@@ -20,7 +20,7 @@ from tao_run.jobs.model import (
 from tao_run.platforms.base import Launch, Platform
 from tao_run.platforms.docker import access, ending, observe
 from tao_run.platforms.docker import launch as starting
-from tao_run.platforms.docker.client import Daemon, NotThere
+from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.create import LABEL_ID, Plan, container_body
 from tao_run.platforms.docker.endpoint import SETTINGS
 from tao_run.platforms.docker.gpus import gpu_request
@@ -172,7 +172,7 @@ class DockerSDK(Platform):
     def _told(self, job: Job, lines: Iterator[LogLine]) -> Iterator[LogLine]:
         try:
             yield from lines
-        except NotThere:
+        except NotFound:
             raise NoSuchJob(
                 f"the container of {job.name} was removed, and its log with it", f"`tao-run results {job.id}`"
             ) from None

@@ -14,7 +14,9 @@ from tao_run.errors import (
     BackendFault,
     BackendRejected,
     BackendUnreachable,
+    Conflict,
     CredentialRefused,
+    NotFound,
     NotInstalled,
     PermissionRefused,
     ProtocolError,
@@ -28,21 +30,6 @@ from tao_run.redact import redact
 
 CONNECT_SECONDS = 20
 READ_SECONDS = 120
-
-
-class NotThere(BackendRejected):
-    """The engine has no such container, image, volume or network (HTTP 404)."""
-
-
-class Conflict(BackendRejected):
-    """The engine says that it clashes with what is there (HTTP 409): a name in use, a wrong state."""
-
-
-class Unavailable(TaoRunError):
-    """The engine or a registry does not answer, and it is certain that nothing was created."""
-
-    exit_code = BackendUnreachable.exit_code
-    code = BackendUnreachable.code
 
 
 _START = "start it (systemctl start docker), or set DOCKER_HOST; `docker info` must work"
@@ -183,7 +170,7 @@ def _by_status(status: int, message: str, endpoint: str) -> TaoRunError:
     hint = next((hint for phrase, hint in _REFUSALS.items() if phrase in text), "")
     if status >= 500 and not hint:
         return BackendFault(f"{endpoint} has a fault: {text}", "see the daemon's log on its host: journalctl -u docker")
-    return {404: NotThere, 409: Conflict}.get(status, BackendRejected)(f"docker: {text}", hint)
+    return {404: NotFound, 409: Conflict}.get(status, BackendRejected)(f"docker: {text}", hint)
 
 
 def _no_engine(endpoint: str, text: str) -> ProtocolError:

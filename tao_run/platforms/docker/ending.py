@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tao_run.errors import BackendRejected
+from tao_run.errors import BackendRejected, Conflict, NotFound
 from tao_run.jobs.model import Job, JobState, JobStatus, LogLine, LogQuery
-from tao_run.platforms.docker.client import Conflict, Daemon, NotThere
+from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.launch import remove
 from tao_run.platforms.docker.logs import ContainerLog
 from tao_run.platforms.docker.observe import status_of
@@ -34,7 +34,7 @@ def _send_stop(daemon: Daemon, container: str, frozen: bool, seconds: int) -> No
             if frozen:  # a frozen process cannot hear the signal
                 daemon.api.unpause(container)
             daemon.api.stop(container, timeout=seconds)
-    except (NotThere, Conflict):
+    except (NotFound, Conflict):
         return
 
 
@@ -69,7 +69,7 @@ def facts(daemon: Daemon, container: str) -> dict[str, str]:
     try:
         with daemon.translated():
             made = daemon.api.inspect_container(container)
-    except NotThere:
+    except NotFound:
         return {"container": "removed"}
     state, host = made["State"], made["HostConfig"]
     told = {

@@ -8,8 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tao_run.errors import BackendFault, BackendRejected, BackendUnreachable, TaoRunError, UsageError
-from tao_run.platforms.docker.client import Conflict, Daemon, NotThere, Unavailable
+from tao_run.errors import (
+    BackendFault,
+    BackendRejected,
+    BackendUnreachable,
+    Conflict,
+    NotFound,
+    TaoRunError,
+    Unavailable,
+    UsageError,
+)
+from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.create import LABEL_GPUS, LABEL_ID, LABEL_NAME, Plan, container_body
 from tao_run.platforms.docker.gpus import Gpu, cdi_gpus, choose, conflicts, local_gpus, requested_devices
 from tao_run.platforms.docker.pull import ensure_image
@@ -197,7 +206,7 @@ def remove(daemon: Daemon, container: str) -> None:
     try:
         with daemon.translated():
             daemon.api.remove_container(container, force=True, v=True)
-    except (NotThere, Conflict):  # 409: its removal is under way
+    except (NotFound, Conflict):  # 409: its removal is under way
         return
 
 

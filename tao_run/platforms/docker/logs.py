@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal
 
-from tao_run.errors import BackendUnreachable
+from tao_run.errors import BackendUnreachable, NotFound
 from tao_run.jobs.model import LogLine, LogQuery
-from tao_run.platforms.docker.client import Daemon, NotThere
+from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.streams import (
     NANOSECONDS,
     Assembler,
@@ -47,7 +47,7 @@ class ContainerLog:
         self._breaks = 0  # how often the connection broke since the last new line
 
     def read(self, query: LogQuery) -> Iterator[LogLine]:
-        """What is there now: the last `tail` lines, or all from `since` on. Raises NotThere."""
+        """What is there now: the last `tail` lines, or all from `since` on. Raises NotFound."""
         if query.tail is not None:
             lines = self._last(query.tail, query)
             yield from map(self._labelled, lines[-query.tail :] if query.tail else [])
@@ -76,7 +76,7 @@ class ContainerLog:
             return not running
         except Stalled:
             return False
-        except NotThere:
+        except NotFound:
             yield self._said(_REMOVED, "gap")
             return True
         except BackendUnreachable as error:
@@ -110,7 +110,7 @@ class ContainerLog:
             try:
                 self._running()
                 return
-            except NotThere:
+            except NotFound:
                 return
             except BackendUnreachable:
                 if clock.monotonic() > give_up:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from tao_run.errors import NotFound
 from tao_run.jobs.model import Job, JobState, JobStatus, NodeEvent
-from tao_run.platforms.docker.client import Daemon, NotThere
+from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.create import LABEL_ID
 from tao_run.platforms.docker.launch import START_GRACE, list_containers
 from tao_run.platforms.docker.states import STOP_CODES, Ending, exit_status, gone_status, read_events, running_status
@@ -62,7 +63,7 @@ def _inspect(daemon: Daemon, container: Mapping[str, Any] | None) -> dict[str, A
     try:
         with daemon.translated():
             return dict(daemon.api.inspect_container(container["Id"]))
-    except NotThere:  # removed since it was listed
+    except NotFound:  # removed since it was listed
         return None
 
 

@@ -7,13 +7,8 @@ from typing import Any
 
 from tao_run.clock import Clock
 from tao_run.credentials import Credentials
-from tao_run.errors import (
-    BackendFault,
-    BackendRejected,
-    CredentialRefused,
-    TaoRunError,
-)
-from tao_run.platforms.docker.client import Daemon, NotThere, Unavailable
+from tao_run.errors import BackendFault, BackendRejected, CredentialRefused, NotFound, TaoRunError, Unavailable
+from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.images import ImageReference
 from tao_run.platforms.docker.options import Options
 from tao_run.redact import redact
@@ -32,7 +27,7 @@ def has_image(daemon: Daemon, image: ImageReference) -> bool:
     try:
         with daemon.translated():
             daemon.api.inspect_image(str(image))
-    except NotThere:
+    except NotFound:
         return False
     return True
 
@@ -55,7 +50,7 @@ def ensure_image(
         with daemon.translated():
             events = daemon.api.pull(image.name, tag=image.version, stream=True, decode=True, auth_config=auth)
             follow(events, image, say, daemon.clock)
-    except (NotThere, BackendFault) as error:  # the engine answers 404 and 500 for what the registry said
+    except (NotFound, BackendFault) as error:  # the engine answers 404 and 500 for what the registry said
         raise pull_error(error.message, image) from None
 
 

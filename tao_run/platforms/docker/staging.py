@@ -8,8 +8,8 @@ import tarfile
 from collections.abc import Mapping
 from typing import Any
 
-from tao_run.errors import BackendRejected
-from tao_run.platforms.docker.client import Daemon, NotThere
+from tao_run.errors import BackendRejected, NotFound
+from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.create import HOME, PAYLOAD_FILE, SECRETS_FILE, STAGE
 
 _PASSWD_LIMIT = 1 << 20
@@ -82,7 +82,7 @@ def _read(daemon: Daemon, container: str, path: str) -> str:
         with daemon.translated():
             chunks, _ = daemon.api.get_archive(container, path)
             data = b"".join(chunks)
-    except NotThere:
+    except NotFound:
         return ""
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         members: list[Any] = [member for member in tar.getmembers() if member.isreg() and member.size < _PASSWD_LIMIT]

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tao_run.credentials import Credentials
-from tao_run.errors import BackendRejected, CredentialMissing, CredentialRefused
-from tao_run.platforms.docker.client import Unavailable
+from tao_run.errors import BackendRejected, CredentialMissing, CredentialRefused, Unavailable
 from tao_run.platforms.docker.images import ImageReference
 from tao_run.platforms.docker.options import Options
 from tao_run.platforms.docker.pull import follow, login, progress_line, pull_error
