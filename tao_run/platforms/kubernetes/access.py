@@ -68,6 +68,7 @@ def _named(api: Api, options: Options) -> Iterator[Check]:
     """One check for each object that the options name."""
     wanted = [("persistentvolumeclaims", name) for name in dict.fromkeys(mount.source for mount in options.pvc)]
     wanted += [("secrets", name) for name in options.image_pull_secret]
+    wanted.insert(0, ("namespaces", api.account.namespace))
     for resource, name in (
         ("serviceaccounts", options.service_account),
         ("priorityclasses", options.priority_class),

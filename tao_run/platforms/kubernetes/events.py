@@ -58,6 +58,12 @@ def last_words(events: Iterable[Object], uid: str, known: Iterable[str]) -> str:
     return next((reason for reason in reversed(reasons) if reason in wanted), "")
 
 
+def last_message(events: Iterable[Object], uid: str) -> NodeEvent | None:
+    """The newest event about an object."""
+    ours = [event for event in events if (event.get("involvedObject") or {}).get("uid") == uid]
+    return to_event(max(ours, key=_when)) if ours else None
+
+
 def queue_message(workloads: Iterable[Object], job_uid: str) -> str:
     """Why Kueue has not admitted a Job yet, in Kueue's words; empty if it does not say."""
     for workload in workloads:

@@ -14,6 +14,7 @@ from tao_run.platforms.kubernetes.manifest import Manifest, completed, owned, wi
 
 T = TypeVar("T")
 _DELAYS = (0.3, 1.0, 2.5)
+_LONGEST_DELAY = 15.0
 RESOURCES = {"Job": "jobs", "Service": "services", "Secret": "secrets", "ConfigMap": "configmaps"}
 
 
@@ -78,8 +79,9 @@ class Launching:
         for delay in _DELAYS:
             try:
                 return step()
-            except BackendUnreachable:
-                self._clock.sleep(delay)
+            except BackendUnreachable as error:
+                asked = getattr(error, "retry_after", None) or 0.0
+                self._clock.sleep(max(delay, min(asked, _LONGEST_DELAY)))
         return step()
 
 

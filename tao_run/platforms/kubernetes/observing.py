@@ -12,11 +12,13 @@ from tao_run.jobs.model import Job, JobState, JobStatus
 from tao_run.platforms.kubernetes import names, states
 from tao_run.platforms.kubernetes.account import Account
 from tao_run.platforms.kubernetes.client import Api
-from tao_run.platforms.kubernetes.events import last_words, queue_message, visible
+from tao_run.platforms.kubernetes.events import last_message, last_words, queue_message, visible
 from tao_run.platforms.kubernetes.options import Options
 
 Object = Mapping[str, Any]
 INTERRUPTED = "LaunchInterrupted"
+#: seconds in which a Job makes its pods if nothing is wrong
+_SLOW = 10.0
 
 
 class Observer:
@@ -35,6 +37,7 @@ class Observer:
         here = {job.id: found[job.id] for job in jobs if _is_the_same(job, found.get(job.id))}
         seen = {job.id: self._status(job, here[job.id], by_job.get(job.id, [])) for job in jobs if job.id in here}
         self._explain_queues(here, seen)
+        self._explain_missing_pods([job for job in jobs if self._age(job) > _SLOW], here, seen)
         return {**seen, **self._gone([job for job in jobs if job.id not in here], by_job)}
 
     def _status(self, job: Job, native: Object, job_pods: Sequence[Object]) -> JobStatus:
@@ -58,6 +61,17 @@ class Observer:
             said = queue_message(workloads, here[key]["metadata"]["uid"])
             if said:
                 seen[key] = replace(seen[key], message=f"{seen[key].message}: {said}")
+
+    def _explain_missing_pods(
+        self, jobs: Sequence[Job], here: Mapping[str, Object], seen: dict[str, JobStatus]
+    ) -> None:
+        """A quota or an admission rule that keeps a Job from making pods speaks in events only."""
+        without = [job.id for job in jobs if job.id in seen and seen[job.id].reason == "NoPods"]
+        events = visible(self._api, "events", fields="involvedObject.kind=Job,type=Warning") if without else []
+        for key in without:
+            said = last_message(events, here[key]["metadata"]["uid"])
+            if said is not None:
+                seen[key] = replace(seen[key], reason=said.name, message=said.message)
 
     def _gone(self, jobs: Sequence[Job], by_job: Mapping[str, list[Object]]) -> dict[str, JobStatus]:
         if not jobs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -15,6 +16,8 @@ from tao_run.platforms.streams import LineSplitter
 #: what a kubelet writes into the stream, without a time, when it cannot read the log itself
 _KUBELET_FAULTS = ("unable to retrieve container logs", "failed to try resolving symlinks", "rpc error:")
 _NANO = 10**9
+_PIECE = 16 * 1024
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z ")
 
 
 class NotStarted(BackendRejected):
@@ -43,9 +46,20 @@ def split_stamp(line: str) -> tuple[int | None, str]:
     whole, _, fraction = head.removesuffix("Z").partition(".")
     try:
         seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
-        return seconds * _NANO + int(fraction[:9].ljust(9, "0") or 0), text
+        return seconds * _NANO + int(fraction[:9].ljust(9, "0") or 0), join_pieces(text)
     except ValueError:
         return None, line
+
+
+def join_pieces(line: str) -> str:
+    """A long line without the stamps that kubelets before 1.24 put before each 16 KiB that the engine stored."""
+    if len(line) <= _PIECE // 4:  # however many bytes its characters take
+        return line
+    raw, pieces, start = line.encode(), [], 0
+    while (stamp := _STAMP.match(raw, start + _PIECE)) is not None:
+        pieces.append(raw[start : start + _PIECE])
+        start = stamp.end()
+    return b"".join([*pieces, raw[start:]]).decode("utf-8", "replace")
 
 
 def moment(at: int) -> datetime:

@@ -50,7 +50,7 @@ class PodLog:
                     self.changed.wait(0.05)
             yield from ready
             index += len(ready)
-            if not ready and (closed or not follow):
+            if not follow or (not ready and closed):
                 return
             if not ready:
                 yield None

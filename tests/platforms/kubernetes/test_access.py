@@ -108,8 +108,9 @@ def test_all_checks_pass_on_a_good_cluster(sdk: KubernetesSDK, cluster: FakeKube
 
 def test_what_does_not_exist_is_named_with_what_to_do(sdk: KubernetesSDK) -> None:
     options = {"pvc": "c:/data", "queue": "q", "service_account": "s", "priority_class": "p", "image_pull_secret": "x"}
+    options["namespace"] = "nowhere"
     failed = {check.id for check in sdk.check_access(request(gpus=1, options=options)) if check.status == "failed"}
-    resources = ("persistentvolumeclaims", "localqueues", "serviceaccounts", "priorityclasses", "secrets")
+    resources = ("namespaces", "persistentvolumeclaims", "localqueues", "serviceaccounts", "priorityclasses", "secrets")
     assert failed == {f"kubernetes-{resource}" for resource in resources}
     assert all(check.fix for check in sdk.check_access(request(options=options)) if check.status == "failed")
 

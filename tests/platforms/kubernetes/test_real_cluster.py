@@ -113,6 +113,12 @@ def test_a_large_payload_and_a_secret_are_there_and_go_with_the_job(jobs: RealJo
     assert left == []
 
 
+def test_a_line_longer_than_the_engine_stores_at_once(jobs: RealJobs) -> None:
+    job = jobs.start("head -c 100000 /dev/zero | tr '\\0' x; echo; echo next")
+    assert jobs.ended(job, 60).state is JobState.COMPLETE
+    assert texts(jobs, job) == ["x" * 100_000, "next"]
+
+
 def test_the_server_judges_without_creating(jobs: RealJobs, api: Api) -> None:
     before = len(api.list("jobs"))
     assert len(jobs.sdk.validate(jobs.prepare(secrets={"KEY": "ACCESS_KEY"}))) == 2

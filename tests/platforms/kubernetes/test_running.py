@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,17 @@ def test_a_pod_that_cannot_be_configured(jobs: Jobs) -> None:
     assert (status.state, "nowhere" in status.message) == (JobState.PENDING, True)
 
 
+def test_what_keeps_a_job_from_making_pods(jobs: Jobs, cluster: FakeKubernetes) -> None:
+    cluster.control.enabled = False
+    job = jobs.start()
+    assert jobs.sdk.poll([job])[job.id].reason == "NoPods"
+    message = 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest"'
+    cluster.objects.event(cluster.objects.get("jobs", "default", job.name), "FailedCreate", message)
+    older = replace(job, created_at=job.created_at - timedelta(seconds=11))
+    status = jobs.sdk.poll([older])[job.id]
+    assert (status.state, status.reason, status.message) == (JobState.PENDING, "FailedCreate", message)
+
+
 def test_out_of_memory_is_the_reason(jobs: Jobs, cluster: FakeKubernetes) -> None:
     cluster.kubelet.verdict = lambda pod, code: {"reason": "OOMKilled"} if code == 137 else None
     status = jobs.ended(jobs.start("kill -9 $$"))
@@ -205,8 +217,6 @@ def test_a_job_removed_after_its_end_is_what_it_was(jobs: Jobs, cluster: FakeKub
 def test_an_expired_job_is_unknown_not_canceled(jobs: Jobs, cluster: FakeKubernetes) -> None:
     job = jobs.start("true", ttl=60)
     cluster.objects.delete("jobs", "default", job.name, {})
-    from datetime import timedelta
-
     old = replace(job, created_at=job.created_at - timedelta(hours=1))
     assert jobs.sdk.poll([old])[job.id].state is JobState.UNKNOWN
 
