@@ -86,6 +86,7 @@ class Bench:
         self._run(["s5cmd", "--endpoint-url", self.server.endpoint, "cp", f"{self.source}/", f"s3://{self.bucket}/"])
 
     def _run(self, command: list[str], env: dict[str, str] | None = None) -> float:
+        os.sync()  # nobody pays for writing back what another tool has written
         started = time.monotonic()
         done = subprocess.run(command, env={**self.env, **(env or {})}, capture_output=True, text=True)
         if done.returncode != 0:
@@ -153,9 +154,11 @@ class Bench:
             row = Row(f"{title} {direction}")
             runner: Callable[[str], float] = getattr(self, f"runner_{direction}")
             s5cmd: Callable[[str], float] = getattr(self, f"s5cmd_{direction}")
+            turns = [("s5cmd", s5cmd), ("runner", runner)]
             for _ in range(self.options.rounds):
-                row.add("s5cmd", s5cmd(what))
-                row.add("runner", runner(what))
+                for tool, run in turns:
+                    row.add(tool, run(what))
+                turns.reverse()  # who comes second finds the disk busier
             row.add("fsspec", self.fsspec(direction, what))
             rows.append(row)
             print(row.name, {tool: [round(s, 2) for s in seconds] for tool, seconds in row.seconds.items()}, flush=True)

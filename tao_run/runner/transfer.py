@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from functools import partial
-from typing import Any, Callable, Iterator, List, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from . import log
 from .errors import RunnerError, Transient
-from .objects.base import MIB, PART, ObjectStore
+from .objects.base import MIB, PART, WRITE_PART, ObjectStore
 from .parallel import Budget, retrying, run_all
 from .stop import Stop
 
 WORKERS = 32
 _MEMORY = 96 * MIB
+_IN_ONE_PIECE = 4 * MIB
+_STREAM_MEMORY = 8 * MIB
 _SEND_MEMORY = _MEMORY  # what a client holds while it sends one large file in parts: one at a time
 
 
@@ -46,7 +48,7 @@ class Transfers:
 
     def __init__(self, store: ObjectStore, stop: Stop, workers: int = WORKERS) -> None:
         self.store, self.stop, self.workers = store, stop, workers
-        self._budget = Budget(_MEMORY)
+        self.budget = Budget(_MEMORY)
 
     # -- down ------------------------------------------------------------------------------------------
 
@@ -68,16 +70,16 @@ class Transfers:
     ) -> Iterator[Callable[[], None]]:
         for number, item in enumerate(items):
             temporary = os.path.join(scratch, str(number))
-            if item.size <= PART:
-                yield partial(self._fetch_whole, item, temporary, progress, done)
+            if item.size <= _IN_ONE_PIECE:
+                yield partial(self._fetch_small, item, temporary, progress, done)
             else:
-                yield from _Parts(self, item, temporary, progress, done).tasks()
+                yield from _Streams(self, item, temporary, progress, done).tasks()
 
-    def _fetch_whole(
+    def _fetch_small(
         self, item: Fetch, temporary: str, progress: log.Progress, done: Callable[[Fetch, str], None]
     ) -> None:
-        with self._budget.hold(item.size):
-            data, etag = self.read(item, 0, item.size) if item.size else (b"", item.etag)
+        with self.budget.hold(item.size):
+            data, etag = retrying(partial(self._read, item), self.stop) if item.size else (b"", item.etag)
             with _Disk(item.path):
                 with open(temporary, "wb", buffering=0) as file:
                     _write_all(file.fileno(), data, 0)
@@ -85,16 +87,10 @@ class Transfers:
         done(item, etag or item.etag)
         progress.add(1, item.size)
 
-    def read(self, item: Fetch, start: int, length: int, etag: str = "") -> Any:
-        """A part of an object and its ETag, retried. Raises Transient if the answer is short."""
-
-        def attempt() -> Any:
-            data, found = self.store.read(item.bucket, item.key, start, length, etag)
-            if len(data) != length:
-                raise Transient(f"s3://{item.bucket}/{item.key}: {len(data)} bytes came where {length} were expected")
-            return data, found
-
-        return retrying(attempt, self.stop)
+    def _read(self, item: Fetch) -> Tuple[Any, str]:
+        data, etag = self.store.read(item.bucket, item.key, item.size)
+        _require_length(item, len(data), item.size)
+        return data, etag
 
     # -- up --------------------------------------------------------------------------------------------
 
@@ -107,13 +103,13 @@ class Transfers:
 
     def _send(self, item: Send, progress: log.Progress, done: Callable[[Send], None]) -> None:
         try:
-            if item.size <= PART:
-                with self._budget.hold(item.size):
+            if item.size <= WRITE_PART:
+                with self.budget.hold(item.size):
                     with open(item.path, "rb", buffering=0) as file:
                         data = _read_all(file.fileno(), item.size)
                     retrying(partial(self.store.write, item.bucket, item.key, data), self.stop)
             else:
-                with self._budget.hold(_SEND_MEMORY):
+                with self.budget.hold(_SEND_MEMORY):
                     send = partial(self.store.write_file, item.bucket, item.key, item.path, item.size)
                     retrying(send, self.stop)
         except FileNotFoundError:
@@ -122,8 +118,8 @@ class Transfers:
         progress.add(1, item.size)
 
 
-class _Parts:
-    """One large object that is fetched in parts, each written where it belongs."""
+class _Streams:
+    """One object that comes as one or more streams, each written where it belongs as it comes."""
 
     def __init__(
         self,
@@ -140,18 +136,31 @@ class _Parts:
         self.file = -1
 
     def tasks(self) -> Iterator[Callable[[], None]]:
-        """One task per part."""
+        """One task per stream."""
         with _Disk(self.item.path):
             self.file = os.open(self.temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         for start in range(0, self.item.size, PART):
-            yield partial(self._part, start, min(PART, self.item.size - start))
+            yield partial(self._stream, start, min(self.item.size, start + PART))
 
-    def _part(self, start: int, length: int) -> None:
-        with self.transfers._budget.hold(length):
-            data, _ = self.transfers.read(self.item, start, length, self.item.etag)
-            with _Disk(self.item.path):
-                _write_all(self.file, data, start)
-        self.progress.add(0, length)
+    def _stream(self, start: int, end: int) -> None:
+        position = start
+
+        def attempt() -> None:
+            nonlocal position  # a stream that broke goes on where it broke
+            item = self.item
+            for chunk in self.transfers.store.stream(item.bucket, item.key, position, end - position, item.etag):
+                self.transfers.stop.check()
+                with _Disk(item.path):
+                    _write_all(self.file, chunk, position)
+                position += len(chunk)
+                self.progress.add(0, len(chunk))
+            _require_length(item, position - start, end - start)
+
+        with self.transfers.budget.hold(_STREAM_MEMORY):
+            retrying(attempt, self.transfers.stop)
+        self._finish_one()
+
+    def _finish_one(self) -> None:
         with self.lock:
             self.left -= 1
             last = self.left == 0
@@ -161,6 +170,11 @@ class _Parts:
                 os.rename(self.temporary, self.item.path)
             self.done(self.item, self.item.etag)
             self.progress.add(1, 0)
+
+
+def _require_length(item: Fetch, came: int, expected: int) -> None:
+    if came != expected:
+        raise Transient(f"s3://{item.bucket}/{item.key}: {came} bytes came where {expected} were expected")
 
 
 class _Disk:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tao_run.runner.errors import AccessDenied, BucketAbsent, KeysRefused, StoreError, Transient, Unreachable
-from tao_run.runner.objects.base import MIB, PART, ObjectStore, Settings, part_size, settings_from
+from tao_run.runner.objects.base import MIB, WRITE_PART, ObjectStore, Settings, part_size, settings_from
 from tests.services.s3 import REGION, S3Service
 
 HOSTILE = [
@@ -52,7 +52,7 @@ def test_hostile_names_there_and_back(store: ObjectStore, s3: S3Service) -> None
     listed = {info.key: info.size for info in store.list(bucket, "in")}
     assert listed == {f"in/{name}": len(name.encode()) for name in HOSTILE}
     for name in HOSTILE:
-        data, _ = store.read(bucket, f"in/{name}", 0, len(name.encode()))
+        data, _ = store.read(bucket, f"in/{name}", len(name.encode()))
         assert bytes(data) == name.encode()
         store.write(bucket, f"out/{name}", name.encode())
         assert s3.get(bucket, f"out/{name}") == name.encode()
@@ -77,15 +77,25 @@ def test_head_tells_size_and_etag(store: ObjectStore, s3: S3Service) -> None:
 def test_ranges_and_changed_objects(store: ObjectStore, s3: S3Service) -> None:
     bucket = s3.bucket()
     s3.put(bucket, {"a": b"0123456789"})
-    data, etag = store.read(bucket, "a", 3, 4)
-    assert bytes(data) == b"3456"
-    assert bytes(store.read(bucket, "a", 0, 2, etag)[0]) == b"01"
+    data, etag = store.read(bucket, "a", 4)
+    assert bytes(data) == b"0123"
+    assert b"".join(map(bytes, store.stream(bucket, "a", 3, 4, etag))) == b"3456"
     s3.put(bucket, {"a": b"9876543210"})
     with pytest.raises(Transient):
-        store.read(bucket, "a", 4, 2, etag)
+        list(store.stream(bucket, "a", 4, 2, etag))
 
 
-@pytest.mark.parametrize("size", [0, 1, PART - 1, PART, 2 * PART + 12345])
+def test_streams_come_in_chunks(store: ObjectStore, s3: S3Service) -> None:
+    bucket, body = s3.bucket(), os.urandom(MIB) * 9
+    s3.put(bucket, {"a": body})
+    info = store.head(bucket, "a")
+    assert info is not None
+    chunks = [bytes(chunk) for chunk in store.stream(bucket, "a", 5, 8 * MIB, info.etag)]
+    assert b"".join(chunks) == body[5 : 5 + 8 * MIB]
+    assert len(chunks) > 3
+
+
+@pytest.mark.parametrize("size", [0, 1, WRITE_PART - 1, WRITE_PART, 2 * WRITE_PART + 12345])
 def test_files_of_all_sizes_arrive_whole(store: ObjectStore, s3: S3Service, tmp_path: Path, size: int) -> None:
     bucket, path = s3.bucket(), tmp_path / "file"
     block = os.urandom(MIB)
@@ -120,7 +130,7 @@ def test_wrong_keys_are_refused_not_absent(client_name: str, s3: S3Service, wron
     for ask in (
         lambda: list(store.list(bucket, "")),
         lambda: store.head(bucket, "x"),
-        lambda: store.read(bucket, "x", 0, 1),
+        lambda: store.read(bucket, "x", 1),
         lambda: store.write(bucket, "x", b""),
     ):
         with pytest.raises(KeysRefused, match="does not accept the S3 keys"):
@@ -132,10 +142,10 @@ def test_keys_that_may_only_read(client_name: str, s3: S3Service, tmp_path: Path
     s3.put(bucket, {"a": b"1"})
     store = open_client(client_name, Settings(s3.endpoint, REGION, s3.read_key, s3.read_secret, ""))
     assert store.head(bucket, "a") is not None
-    (tmp_path / "big").write_bytes(bytes(PART + 1))
+    (tmp_path / "big").write_bytes(bytes(WRITE_PART + 1))
     for write in (
         lambda: store.write(bucket, "b", b"1"),
-        lambda: store.write_file(bucket, "b", str(tmp_path / "big"), PART + 1),
+        lambda: store.write_file(bucket, "b", str(tmp_path / "big"), WRITE_PART + 1),
     ):
         with pytest.raises(AccessDenied, match="refuses to write to"):
             write()
@@ -167,6 +177,6 @@ def test_an_endpoint_that_is_no_store(client_name: str) -> None:
 
 
 def test_no_file_has_more_parts_than_s3_allows() -> None:
-    for size in (1, PART, 160 * 1000 * MIB, 5 * MIB * MIB):
+    for size in (1, WRITE_PART, 160 * 1000 * MIB, 5 * MIB * MIB):
         assert -(-size // part_size(size)) <= 10_000
-    assert part_size(PART * 5) == 2 * PART
+    assert part_size(WRITE_PART * 5) == WRITE_PART

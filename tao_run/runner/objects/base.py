@@ -10,9 +10,11 @@ from typing import Any, Iterator, Mapping, NamedTuple, Optional, Tuple
 from ..errors import AccessDenied, BucketAbsent, KeysRefused, StoreError, Transient, Unreachable
 
 MIB = 1 << 20
-# An object above this size is read in parts of this size: large enough for few requests, small enough for memory.
-PART = 8 * MIB
-_WRITE_PART = 16 * MIB  # writing gains from fewer requests: each part is one more object for the store to join
+CHUNK = MIB  # what a stream brings at a time, and all that it keeps in memory
+# An object above this size is read as several streams of this size: few requests, and several at a time.
+PART = 64 * MIB
+# A file above this size is written in parts of this size. Each part is in memory as a whole.
+WRITE_PART = 16 * MIB
 _MOST_PARTS = 10_000  # S3 API reference, "Amazon S3 multipart upload limits"
 
 _ENDPOINT = re.compile(r"https?://[^\s/?#]+/?[^\s?#]*")
@@ -95,8 +97,12 @@ class ObjectStore(ABC):
         """One object, or None if it is not there."""
 
     @abstractmethod
-    def read(self, bucket: str, key: str, start: int, length: int, etag: str = "") -> Tuple[Any, str]:
-        """`length` bytes from `start` on, and the ETag. With `etag`, fails if the object has another by now."""
+    def read(self, bucket: str, key: str, length: int) -> Tuple[Any, str]:
+        """The first `length` bytes of an object, and its ETag: for small objects, in one piece."""
+
+    @abstractmethod
+    def stream(self, bucket: str, key: str, start: int, length: int, etag: str) -> Iterator[Any]:
+        """`length` bytes from `start` on, in chunks. Fails if the object has another ETag by now."""
 
     @abstractmethod
     def write(self, bucket: str, key: str, data: bytes) -> None:
@@ -137,7 +143,7 @@ class ObjectStore(ABC):
 def part_size(size: int) -> int:
     """Bytes per part of an upload, so that a file never has more parts than S3 allows."""
     least = -(-size // (_MOST_PARTS - 1))
-    return max(_WRITE_PART, -(-least // MIB) * MIB)
+    return max(WRITE_PART, -(-least // MIB) * MIB)
 
 
 def code_in(text: str) -> str:

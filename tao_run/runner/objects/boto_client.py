@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ..errors import StoreError, Transient
-from .base import MIB, ObjectInfo, ObjectStore, Settings, part_size, require_file
+from .base import CHUNK, WRITE_PART, ObjectInfo, ObjectStore, Settings, part_size, require_file
 
 _CONNECTIONS = 64
 _PARTS_AT_ONCE = 4
@@ -70,13 +70,15 @@ class BotoClient(ObjectStore):
         with self._errors(bucket, "list"):
             self._client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
 
-    def read(self, bucket: str, key: str, start: int, length: int, etag: str = "") -> Tuple[Any, str]:
-        options = {"IfMatch": f'"{etag}"'} if etag else {}
+    def read(self, bucket: str, key: str, length: int) -> Tuple[Any, str]:
         with self._errors(bucket, "read"):
-            answer = self._client.get_object(
-                Bucket=bucket, Key=key, Range=f"bytes={start}-{start + length - 1}", **options
-            )
+            answer = self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{length - 1}")
             return answer["Body"].read(), answer["ETag"].strip('"')
+
+    def stream(self, bucket: str, key: str, start: int, length: int, etag: str) -> Iterator[Any]:
+        wanted = {"Range": f"bytes={start}-{start + length - 1}", "IfMatch": f'"{etag}"'}
+        with self._errors(bucket, "read"):
+            yield from self._client.get_object(Bucket=bucket, Key=key, **wanted)["Body"].iter_chunks(CHUNK)
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
         with self._errors(bucket, "write to"):
@@ -87,7 +89,7 @@ class BotoClient(ObjectStore):
 
         require_file(path)
         config = TransferConfig(
-            multipart_threshold=16 * MIB, multipart_chunksize=part_size(size), max_concurrency=_PARTS_AT_ONCE
+            multipart_threshold=WRITE_PART, multipart_chunksize=part_size(size), max_concurrency=_PARTS_AT_ONCE
         )
         with self._errors(bucket, "write to"):
             self._client.upload_file(path, bucket, key, Config=config)

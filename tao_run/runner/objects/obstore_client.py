@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ..errors import StoreError
-from .base import ObjectInfo, ObjectStore, Settings, code_in, part_size, require_file
+from .base import CHUNK, ObjectInfo, ObjectStore, Settings, code_in, part_size, require_file
 
 _PARTS_AT_ONCE = 6
 # For a whole request with its body: a part may take long on a slow line, a question may not.
@@ -84,15 +84,22 @@ class ObstoreClient(ObjectStore):
         with self._errors(bucket, "list"):
             next(iter(self._obstore.list(self._bucket(bucket, _ASK_TIMEOUT), key, chunk_size=1)), None)
 
-    def read(self, bucket: str, key: str, start: int, length: int, etag: str = "") -> Tuple[Any, str]:
-        options: Any = {"range": (start, start + length)}
-        if etag:
-            options["if_match"] = f'"{etag}"'
+    def read(self, bucket: str, key: str, length: int) -> Tuple[Any, str]:
+        with self._errors(bucket, "read"):
+            answer = self._get(bucket, key, {"range": (0, length)})
+            return answer.bytes(), (answer.meta.get("e_tag") or "").strip('"')
+
+    def stream(self, bucket: str, key: str, start: int, length: int, etag: str) -> Iterator[Any]:
+        with self._errors(bucket, "read"):
+            answer = self._get(bucket, key, {"range": (start, start + length), "if_match": f'"{etag}"'})
+            yield from answer.stream(min_chunk_size=CHUNK)
+
+    def _get(self, bucket: str, key: str, options: Any) -> Any:
         try:
-            with self._errors(bucket, "read"):
-                answer = self._obstore.get(self._bucket(bucket), key, options=options)
-                return answer.bytes(), (answer.meta.get("e_tag") or "").strip('"')
-        except FileNotFoundError:
+            return self._obstore.get(self._bucket(bucket), key, options=options)
+        except FileNotFoundError as error:
+            if code_in(str(error)) == "NoSuchBucket":
+                raise
             raise StoreError(f"s3://{bucket}/{key} has gone while it was read", "run the job again") from None
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
