@@ -18,7 +18,7 @@ from tao_run.platforms.kubernetes.client import Api, connect
 from tao_run.platforms.kubernetes.events import events_of
 from tao_run.platforms.kubernetes.keepsake import Keepsake
 from tao_run.platforms.kubernetes.launching import Launching, try_on_server
-from tao_run.platforms.kubernetes.logs import JobLog, Timing, View
+from tao_run.platforms.kubernetes.logs import JobLog, Timing, View, check_replica
 from tao_run.platforms.kubernetes.observing import Observer
 from tao_run.platforms.kubernetes.options import Options, shared_path, with_shared_mount
 from tao_run.platforms.streams import last_lines
@@ -156,6 +156,7 @@ class KubernetesSDK(Platform):
     def logs(self, job: Job, query: LogQuery) -> Iterator[LogLine]:
         kept = self._keepsake(job)
         if kept.exists:
+            check_replica(query, job.nodes, [replica.name for replica in kept.evidence(job.status, ()).replicas])
             wanted = (line for line in kept.lines() if _fits(line, query))
             yield from last_lines(wanted, query.tail)
             return

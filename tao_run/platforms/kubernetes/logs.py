@@ -56,20 +56,12 @@ class JobLog:
     def lines(self) -> Iterator[LogLine]:
         """The log so far, and with `follow` what comes until the job is over."""
         view = self._look()
-        self._check_replica(view)
+        check_replica(self._query, self._ranks, [str(pod["metadata"]["name"]) for pod in view.pods])
         yield from self.backlog(view)
         if self._query.follow:
             yield from self.live(view)
         elif not self._known:
             yield _note(view.waiting or "there is no log: no pod of this job is left")
-
-    def _check_replica(self, view: View) -> None:
-        names = [str(pod["metadata"]["name"]) for pod in view.pods]
-        if self._query.replica not in (None, *map(str, range(self._ranks)), *names):
-            raise UsageError(
-                f"no replica {self._query.replica!r}: the ranks are 0 to {self._ranks - 1}",
-                f"or name a pod: {', '.join(names)}" if names else "",
-            )
 
     def backlog(self, view: View) -> Iterator[LogLine]:
         """What has been logged up to now."""
@@ -240,3 +232,12 @@ def _by_replica(lines: Sequence[LogLine]) -> list[Iterator[LogLine]]:
 
 def _note(text: str, log: PodLog | None = None) -> LogLine:
     return LogLine(text, None, log.rank if log else None, log.pod if log else "", "note")
+
+
+def check_replica(query: LogQuery, ranks: int, names: Sequence[str]) -> None:
+    """Raises UsageError if the query names a replica that the job does not have."""
+    if query.replica not in (None, *map(str, range(ranks)), *names):
+        raise UsageError(
+            f"no replica {query.replica!r}: the ranks are 0 to {ranks - 1}",
+            f"or name a pod: {', '.join(names)}" if names else "",
+        )

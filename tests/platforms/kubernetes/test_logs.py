@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tao_run.errors import BackendFault, CredentialRefused
+from tao_run.errors import BackendFault, CredentialRefused, UsageError
 from tao_run.jobs.model import JobState, LogLine, LogQuery
 from tao_run.platforms.kubernetes import KubernetesSDK
 from tests.fakes.kubernetes import FakeKubernetes, Fault, LogFault
@@ -177,6 +177,8 @@ def test_what_is_logged_while_canceling_is_kept(jobs: Jobs, sdk: KubernetesSDK, 
     assert cluster.objects.select("jobs", "default") == []
     assert texts(list(sdk.logs(job, LogQuery()))) == ["begun", "saving", "saved"]
     assert texts(list(sdk.logs(job, LogQuery(tail=1)))) == ["saved"]
+    with pytest.raises(UsageError, match="no replica"):
+        list(sdk.logs(job, LogQuery(replica="7")))
     evidence = sdk.evidence(job)
     assert [replica.rank for replica in evidence.replicas] == [0]
     assert evidence.facts["namespace"] == "default"
