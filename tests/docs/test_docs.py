@@ -105,9 +105,7 @@ def test_the_exit_code_page_has_every_code_and_no_other() -> None:
     import tao_run
     from tao_run.errors import all_errors
 
-    for module in pkgutil.walk_packages(
-        tao_run.__path__, "tao_run."
-    ):  # some errors are defined where they are raised
+    for module in pkgutil.walk_packages(tao_run.__path__, "tao_run."):  # some errors are defined where they are raised
         if not module.name.startswith(("tao_run.runner", "tao_run.__main__")):
             importlib.import_module(module.name)
     page = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
