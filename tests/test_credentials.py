@@ -9,7 +9,10 @@ import pytest
 from tao_run.credentials import Credentials, is_secret_name, parse_env, read_env_file
 from tao_run.errors import CredentialMissing, UsageError
 
-ODD = "\ufeffexport A=1\r\nB='two words' # comment\r\nC=to#ken\r\nD= # nothing\r\nE\r\nF=\"x$HOME\"\r\n# G=7\r\nH=a=b==\r\n"
+ODD = (
+    "\ufeffexport A=1\r\nB='two words' # comment\r\nC=to#ken\r\nD= # nothing\r\nE\r\n"
+    'F="x$HOME"\r\n# G=7\r\nH=a=b==\r\n'
+)
 
 
 def test_odd_files_are_read(tmp_path: Path) -> None:

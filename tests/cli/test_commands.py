@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -224,7 +223,7 @@ def test_init_writes_a_private_template_once_and_shows_no_value(tao: CommandLine
     assert first.json["written"] is True
     assert "HF_TOKEN" in first.json["present"]
     assert "hf_not_to_be_shown_123" not in first.out + first.err
-    assert os.stat(tmp_path / "conf" / ".env").st_mode & 0o777 == 0o600
+    assert (tmp_path / "conf" / ".env").stat().st_mode & 0o777 == 0o600
     assert tao("--format", "json", "init").json["written"] is False
 
 

@@ -20,7 +20,8 @@ def test_a_job_file_becomes_a_request(tmp_path: Path) -> None:
     write(tmp_path / "spec.yaml", "train: {num_epochs: 1, gpus: [0, 1]}\n")
     file = write(
         tmp_path / "job.yaml",
-        "\ufeffplatform: local\r\ncommand: echo {config_path}\r\nspec: spec.yaml\r\nset: {train.num_epochs: 7}\r\nsplits: 3\r\n",
+        "\ufeffplatform: local\r\ncommand: echo {config_path}\r\nspec: spec.yaml\r\n"
+        "set: {train.num_epochs: 7}\r\nsplits: 3\r\n",
     )
     request, splits = to_request(read_job_file(file), str(file))
     assert request.spec == {"train": {"num_epochs": 7, "gpus": [0, 1]}}
