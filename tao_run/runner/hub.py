@@ -7,7 +7,6 @@ from typing import Any, List, Mapping, Optional, Tuple
 
 from . import log
 from .errors import InputError
-from .ngc import Ngc
 from .packages import Packages
 from .stage import Moved, Stage
 from .stop import Stop
@@ -31,7 +30,7 @@ class Hubs:
         return self._hugging_face(uri)
 
     def _ngc(self, uri: Uri) -> Tuple[str, Moved]:
-        from .ngc import parse
+        from .ngc import Ngc, parse  # its HTTP modules cost every job some of its start
 
         wanted = parse(uri)
         folder = os.path.join(self._stage.root, wanted.folder)

@@ -16,7 +16,7 @@ from . import lock, log
 from .errors import Absent, InputError
 from .index import Index
 from .objects.base import ObjectInfo
-from .parallel import run_all
+from .parallel import retrying, run_all
 from .stop import Stop
 from .transfer import Fetch, Transfers
 from .uris import Uri, confined
@@ -24,6 +24,7 @@ from .uris import Uri, confined
 _TEMPORARY_DAYS = 1.0
 _WILDCARDS = "*?["
 _LOOKUPS = 16
+_ASK_DELAYS = (1.0, 3.0)  # a container's network may come up after the container
 
 
 @dataclass
@@ -62,6 +63,9 @@ class Stage:
 
     def find(self, uri: Uri) -> List[ObjectInfo]:
         """The object, or everything below the prefix: what is there decides. Raises Absent, StoreError."""
+        return retrying(partial(self._find, uri), self._stop, _ASK_DELAYS)
+
+    def _find(self, uri: Uri) -> List[ObjectInfo]:
         store = self._transfers().store
         key = uri.key.rstrip("/")
         if not uri.is_folder:
@@ -75,6 +79,9 @@ class Stage:
 
     def find_glob(self, uri: Uri) -> List[ObjectInfo]:
         """All objects whose key matches a pattern. Raises Absent, StoreError."""
+        return retrying(partial(self._find_glob, uri), self._stop, _ASK_DELAYS)
+
+    def _find_glob(self, uri: Uri) -> List[ObjectInfo]:
         first = min(uri.key.index(mark) for mark in _WILDCARDS if mark in uri.key)
         folder = uri.key[:first].rpartition("/")[0]
         infos = [info for info in self._transfers().store.list(uri.bucket, folder) if fnmatchcase(info.key, uri.key)]

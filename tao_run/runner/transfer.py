@@ -16,7 +16,7 @@ from .stop import Stop
 WORKERS = 32
 _MEMORY = 96 * MIB
 _IN_ONE_PIECE = 4 * MIB
-_STREAM_MEMORY = 8 * MIB
+_STREAM_MEMORY = 12 * MIB  # so eight at a time
 _SEND_MEMORY = _MEMORY  # what a client holds while it sends one large file in parts: one at a time
 
 

@@ -12,7 +12,7 @@ from ..errors import AccessDenied, BucketAbsent, KeysRefused, StoreError, Transi
 MIB = 1 << 20
 CHUNK = MIB  # what a stream brings at a time, and all that it keeps in memory
 # An object above this size is read as several streams of this size: few requests, and several at a time.
-PART = 64 * MIB
+PART = 32 * MIB
 # A file above this size is written in parts of this size. Each part is in memory as a whole.
 WRITE_PART = 16 * MIB
 _MOST_PARTS = 10_000  # S3 API reference, "Amazon S3 multipart upload limits"

@@ -98,7 +98,7 @@ class BotoClient(ObjectStore):
     def _errors(self, bucket: str, action: str, pass_through: Tuple[str, ...] = ()) -> Iterator[None]:
         """botocore's exceptions as ours."""
         from boto3.exceptions import S3UploadFailedError
-        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
         from botocore.exceptions import ConnectionError as NoConnection
 
         try:
@@ -113,6 +113,8 @@ class BotoClient(ObjectStore):
             raise (self._explain(bucket, cause, action) if known else Transient(str(error))) from None
         except (HTTPClientError, NoConnection) as error:
             raise self.unreachable(type(error).__name__) from None
+        except IncompleteReadError as error:
+            raise Transient(f"the connection broke while s3://{bucket} was read ({error})") from None
         except BotoCoreError as error:
             raise StoreError(f"cannot {action} s3://{bucket}: {error}") from None
 
