@@ -105,11 +105,16 @@ class SDKMethods:
             before, job = job.status.state, observe(self._platform, self.store, [job])[0]
             if job.status.state is not before:
                 self._call_hooks(job)
-            if job.status.state.terminal:
-                for note in self._platform.settle(job):
-                    self._platform.note(note)
+            if self._settled(job):
                 return job.status
             self._platform.clock.sleep(interval)
+
+    def _settled(self, job: Job) -> bool:
+        """Whether the job has ended; what it held is given back then."""
+        if job.status.state.terminal:
+            for note in self._platform.settle(job):
+                self._platform.note(note)
+        return job.status.state.terminal
 
     def _call_hooks(self, job: Job) -> None:
         ended = {JobState.COMPLETE: "on_complete", JobState.ERROR: "on_error"}
@@ -130,7 +135,8 @@ class SDKMethods:
         """Stop the job. True if it was seen to have ended."""
         from tao_run.platforms.lifecycle import cancel
 
-        return cancel(self._platform, self.store, self.get_job(job_id)).status.state.terminal
+        job = cancel(self._platform, self.store, self.get_job(job_id))
+        return self._settled(job)
 
     def get_failure_analysis(self, job_id: str) -> dict[str, Any] | None:
         """Why a job failed: `err_class`, `suggestion`, `job_failure_by_node_event`, `log_streams`.

@@ -7,11 +7,12 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from tao_run.errors import BackendUnreachable, NoSuchJob, ProtocolError, TaoRunError
+from tao_run.errors import NoSuchJob
 from tao_run.jobs.model import (
     Check,
     Evidence,
     Job,
+    JobState,
     JobStatus,
     LogLine,
     LogQuery,
@@ -122,34 +123,9 @@ class LeptonSDK(Platform):
     # -- the one call that creates ---------------------------------------------------------------------
 
     def launch(self, launch: Launch) -> str:
-        from tao_run.platforms.lepton.workspace import both
+        from tao_run.platforms.lepton.launching import launch_job
 
-        job_id, workspace = launch.job.id, self.workspace(launch.job.account)
-        values = {source: self.credentials.value(source) for source in launch.secrets.values()}
-        key = self.credentials.value("NGC_KEY") if launch.extra else ""
-        try:
-            both(
-                lambda: workspace.create_secrets(job_id, values) if values else None,
-                lambda: workspace.create_pull_secret(job_id, key) if key else None,
-            )
-            created = workspace.sdk.create_job(launch.native)
-        except BackendUnreachable:
-            raise  # the job may exist: what it needs must stay
-        except TaoRunError:
-            self._remove_secrets(workspace, job_id)
-            raise
-        backend_id = ((created or {}).get("metadata") or {}).get("id")
-        if not backend_id:
-            raise ProtocolError("Lepton accepted the job and did not say its id")
-        return str(backend_id)
-
-    def _remove_secrets(self, workspace: Workspace, job_id: str) -> list[str]:
-        try:
-            workspace.delete_secrets(job_id)
-            workspace.delete_pull_secret(job_id)
-        except TaoRunError as error:
-            return [f"the job's secrets (TAO_RUN_{job_id}_...) are still in the workspace: {error.message}"]
-        return []
+        return launch_job(self.workspace(launch.job.account), launch, self.credentials, self.note)
 
     def find(self, job: Job) -> str | None:
         return self._observer(job.account).find(job)
@@ -183,7 +159,17 @@ class LeptonSDK(Platform):
         yield from follower.lines()
 
     def replicas(self, job: Job) -> list[Replica]:
-        return self._observer(job.account).replicas(job)
+        from tao_run.platforms.lepton.ends import ended_replicas
+        from tao_run.platforms.lepton.workspace import both
+
+        observer = self._observer(job.account)
+        found, document = both(lambda: observer.replicas(job), lambda: observer.document(job))
+        if document is None:
+            return found
+        state = read_status(document, job.status, self.clock.now()).state
+        if not state.terminal:
+            return found
+        return ended_replicas(found, state, observer.ends(job, document) if state is JobState.ERROR else [])
 
     def cancel(self, job: Job, delete: bool = False) -> JobStatus:
         from tao_run.errors import NotFound
@@ -198,9 +184,6 @@ class LeptonSDK(Platform):
                 sdk.delete_job(str(job.backend_id))
         except NotFound:
             status = self._status(job)
-        if status.state.terminal:
-            for note in self.settle(job):
-                self.note(note)
         return status
 
     def _ended(self, job: Job) -> JobStatus:
@@ -213,15 +196,16 @@ class LeptonSDK(Platform):
             self.clock.sleep(_VERIFY_STEP)
 
     def settle(self, job: Job) -> list[str]:
-        if not self._took_secrets(job):
-            return []
-        return self._remove_secrets(self.workspace(job.account), job.id)
+        from tao_run.platforms.lepton.launching import remove_secrets
 
-    def _took_secrets(self, job: Job) -> bool:
+        return remove_secrets(self.workspace(job.account), job.id) if self._may_have_secrets(job) else []
+
+    def _may_have_secrets(self, job: Job) -> bool:
+        """Whether secrets were made for the job, with whatever credentials were set where it was submitted."""
         from tao_run.entrypoint import entry_for
         from tao_run.platforms.lepton.body import is_ngc_image
 
-        if is_ngc_image(job.request.image or "") and self.credentials.has("NGC_KEY"):
+        if is_ngc_image(job.request.image or "") or job.results_dir.startswith("s3://"):
             return True
         return bool(entry_for(job, credentials=self.credentials).secrets)
 

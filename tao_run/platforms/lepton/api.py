@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from tao_run.clock import Clock
-from tao_run.errors import ProtocolError
+from tao_run.errors import NotFound, PermissionRefused, ProtocolError
 from tao_run.platforms.lepton.account import Account
 from tao_run.platforms.lepton.faults import document, failure, network_errors, not_installed
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: seconds: to connect, and between two bytes of an answer
 TIMEOUT = (5.0, 30.0)
 _LONGEST_WAIT = 60.0
-_RETRIED = (429, 502, 503, 504)
+_RETRIED = (429, 500, 502, 503, 504)
 ALIVE_AND_ARCHIVE = "alive_and_archive"
 
 
@@ -64,7 +64,11 @@ class LeptonApi:
 
     def post(self, path: str, body: Any) -> Any:
         """Send a document; never repeated by itself."""
-        return self._json("POST", path, json=body)
+        try:
+            return self._json("POST", path, json=body)
+        except NotFound:
+            self.require_workspace()
+            raise
 
     def delete(self, path: str) -> Any:
         """Remove what is at a path."""
@@ -73,6 +77,16 @@ class LeptonApi:
     def rows(self, path: str, key: str = "", **params: Any) -> list[dict[str, Any]]:
         """A list of objects: the answer itself or its `key`. Null is an empty list; anything else ProtocolError."""
         return as_rows(self.get(path, **params), key)
+
+    def require_workspace(self) -> None:
+        """After a NotFound: raises PermissionRefused if it is the workspace itself that is not there."""
+        try:
+            self.get("/workspace")
+        except NotFound:
+            raise PermissionRefused(
+                f"there is no workspace {self.account.workspace} for this token",
+                "check LEPTON_WORKSPACE_ID and LEPTON_WORKSPACE_URL",
+            ) from None
 
     @contextmanager
     def stream(self, path: str, idle_seconds: float) -> Iterator[Response]:

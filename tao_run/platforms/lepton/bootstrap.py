@@ -37,10 +37,13 @@ export TAO_RUN_PAYLOAD
 unset %(names)s
 """
 
+# the trap comes first: a stop that arrives while the script is being started is passed on too
 _RUN = """\
+TAO_RUN_PID= TAO_RUN_WHY=
+trap 'TAO_RUN_WHY=stopped; [ -z "$TAO_RUN_PID" ] || kill -TERM "$TAO_RUN_PID" 2>/dev/null' TERM
 /bin/bash -c "$1" &
-TAO_RUN_PID=$! TAO_RUN_WHY=
-trap 'TAO_RUN_WHY=stopped; kill -TERM "$TAO_RUN_PID" 2>/dev/null' TERM
+TAO_RUN_PID=$!
+if [ -n "$TAO_RUN_WHY" ]; then kill -TERM "$TAO_RUN_PID" 2>/dev/null; fi
 %(limit)swhile :; do
   wait "$TAO_RUN_PID"; TAO_RUN_CODE=$?
   kill -0 "$TAO_RUN_PID" 2>/dev/null || break

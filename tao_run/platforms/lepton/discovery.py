@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tao_run.errors import UsageError
+from tao_run.platforms.lepton.documents import amount, number, part, parts, strings, word
 
 #: file systems that all nodes share, the preferred first; matched in a volume's name
 _PREFERRED = ("lustre", "filestore")
@@ -69,17 +70,18 @@ SHARED = NodeGroup()
 
 def read_group(row: Mapping[str, Any]) -> NodeGroup:
     """A node group document."""
-    metadata, spec, status = (row.get(key) or {} for key in ("metadata", "spec", "status"))
+    metadata, spec, status = (part(row, key) for key in ("metadata", "spec", "status"))
     volumes = (
-        Volume(str(item.get("name")), str(item.get("from") or "nfs"), str(item.get("from_path") or ""))
-        for item in spec.get("volumes") or []
-        if isinstance(item, Mapping) and item.get("name")
+        Volume(word(item.get("name")), word(item.get("from")) or "nfs", word(item.get("from_path")))
+        for item in parts(spec, "volumes")
+        if word(item.get("name"))
     )
+    identity, name = word(metadata.get("id")), word(metadata.get("name"))
     return NodeGroup(
-        id=str(metadata.get("id") or metadata.get("name") or ""),
-        name=str(metadata.get("name") or metadata.get("id") or ""),
-        gpu=str(spec.get("gpu_product") or ""),
-        ready_nodes=int(status.get("ready_nodes") or 0),
+        id=identity or name,
+        name=name or identity,
+        gpu=word(spec.get("gpu_product")),
+        ready_nodes=number(status.get("ready_nodes")),
         quota=bool(status.get("quota_enabled")),
         volumes=tuple(volumes),
     )
@@ -87,13 +89,13 @@ def read_group(row: Mapping[str, Any]) -> NodeGroup:
 
 def read_shape(row: Mapping[str, Any]) -> Shape:
     """A shape document."""
-    metadata, spec = row.get("metadata") or {}, row.get("spec") or {}
+    metadata, spec = part(row, "metadata"), part(row, "spec")
     return Shape(
-        id=str(metadata.get("id") or spec.get("name") or ""),
-        gpus=float(spec.get("accelerator_num") or 0),
-        gpu=str(spec.get("accelerator_type") or ""),
-        cpu=float(spec.get("cpu") or 0),
-        memory_mb=int(spec.get("memory_in_mb") or 0),
+        id=word(metadata.get("id")) or word(spec.get("name")),
+        gpus=amount(spec.get("accelerator_num")),
+        gpu=word(spec.get("accelerator_type")),
+        cpu=amount(spec.get("cpu")),
+        memory_mb=number(spec.get("memory_in_mb")),
     )
 
 
@@ -156,11 +158,12 @@ def allowed_prefixes(permissions: Iterable[Mapping[str, Any]], user: str) -> lis
     rules = list(permissions)
     if not rules:
         return ["/"]
+    rules = [rule for rule in rules if isinstance(rule.get("path_prefix"), str)]
     local_part = user.partition("@")[0]
     own, common = [], []
     for rule in rules:
-        prefix = "/" + str(rule.get("path_prefix") or "/").strip("/")
-        if not _meant(rule.get("allowed_users") or ["*"], user):
+        prefix = "/" + rule["path_prefix"].strip("/")
+        if not _meant(strings(rule, "allowed_users") or ["*"], user):
             continue
         if rule.get("subfolder_policy") == "by_user":
             own += [f"{prefix.rstrip('/')}/{local_part}"] if local_part else []
@@ -171,12 +174,12 @@ def allowed_prefixes(permissions: Iterable[Mapping[str, Any]], user: str) -> lis
 
 def owned_by_user(permissions: Iterable[Mapping[str, Any]]) -> list[str]:
     """The prefixes under which everybody has a folder of their own."""
-    rules = [rule for rule in permissions if rule.get("subfolder_policy") == "by_user"]
-    return ["/" + str(rule.get("path_prefix") or "/").strip("/") for rule in rules]
+    own = [rule for rule in permissions if rule.get("subfolder_policy") == "by_user"]
+    return ["/" + rule["path_prefix"].strip("/") for rule in own if isinstance(rule.get("path_prefix"), str)]
 
 
-def _meant(users: Iterable[Any], user: str) -> bool:
-    listed = {str(item) for item in users}
+def _meant(users: Iterable[str], user: str) -> bool:
+    listed = set(users)
     if "*" in listed or not user:
         return "*" in listed
     if "@" in user:

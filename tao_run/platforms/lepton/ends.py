@@ -88,6 +88,13 @@ def explain(status: JobStatus, ends: list[End]) -> JobStatus:
     return replace(status, exit_code=cause.code, reason=reason, message=message)
 
 
+def ended_replicas(replicas: Iterable[Replica], state: JobState, ends: list[End]) -> list[Replica]:
+    """Replicas of a job that has ended: Lepton keeps showing them as they were while it ran."""
+    code = 0 if state is JobState.COMPLETE else None
+    over = [replace(item, phase="Ended", ready=False, exit_code=code) for item in replicas]
+    return with_codes(over, ends) if state is JobState.ERROR else over
+
+
 def with_codes(replicas: Iterable[Replica], ends: list[End]) -> list[Replica]:
     """Replicas with the exit codes that were logged for their ranks, the latest one of each."""
     codes = {end.rank: end.code for end in ends}

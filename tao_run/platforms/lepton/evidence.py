@@ -10,11 +10,12 @@ from typing import Any
 from tao_run.errors import BackendRejected
 from tao_run.jobs.model import Evidence, Job, JobState, JobStatus, LogLine, LogQuery, NodeEvent
 from tao_run.platforms.lepton.api import LeptonApi, job_path
+from tao_run.platforms.lepton.documents import moment, number, part, parts, strings, word
 from tao_run.platforms.lepton.ends import End, Marks, explain, with_codes
 from tao_run.platforms.lepton.faults import plain
 from tao_run.platforms.lepton.logs import JobLog
 from tao_run.platforms.lepton.observing import Observer
-from tao_run.platforms.lepton.states import moment, number, read_status
+from tao_run.platforms.lepton.states import read_status
 
 _TAIL = 2_000
 _SETTLED_SECONDS = 60.0  # after that the end of a log is in the log service
@@ -47,10 +48,11 @@ def _or_nothing(ask: Callable[[], Any]) -> Any:
 
 
 def _event(row: Mapping[str, Any]) -> NodeEvent:
-    about = row.get("regarding") or {}
+    about = part(row, "regarding")
+    said = word(row.get("message")) or word(row.get("note"))
     return NodeEvent(
-        name=plain(str(row.get("reason") or "")),
-        message=plain(str(row.get("message") or row.get("note") or f"{about.get('kind', '')} {about.get('name', '')}")),
+        name=plain(word(row.get("reason"))),
+        message=plain(said or f"{word(about.get('kind'))} {word(about.get('name'))}"),
         time=_when(row.get("last_observed_time")),
         warning=row.get("type") == "Warning",
         count=number(row.get("count")) or 1,
@@ -72,9 +74,9 @@ def _facts(
     tail: deque[LogLine],
     now: datetime,
 ) -> dict[str, str]:
-    native = document.get("status") or {}
-    facts = {"attempts": str(len(native.get("job_history") or []) + 1)}
-    shared = not ((document.get("spec") or {}).get("affinity") or {}).get("allowed_dedicated_node_groups")
+    native = part(document, "status")
+    facts = {"attempts": str(len(parts(native, "job_history")) + 1)}
+    shared = not strings(part(part(document, "spec"), "affinity"), "allowed_dedicated_node_groups")
     facts["capacity"] = "shared" if shared else "dedicated"
     if status.state is JobState.PENDING:
         since = moment(native.get("creation_time")) or job.created_at

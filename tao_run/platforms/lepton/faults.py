@@ -71,7 +71,11 @@ def document(response: Response) -> Any:
     try:
         return json.loads(body)
     except ValueError:
-        kind = response.headers.get("Content-Type", "no content type").partition(";")[0]
+        kind = plain(response.headers.get("Content-Type", "no content type").partition(";")[0])
+        if "json" in kind:
+            raise ProtocolError(
+                f"the Lepton API answered with broken JSON (HTTP {response.status_code})", "try again in a minute"
+            ) from None
         raise ProtocolError(
             f"the Lepton API answered with {kind} instead of JSON (HTTP {response.status_code})",
             "a proxy or login page is in between, or LEPTON_WORKSPACE_URL is not an API address",

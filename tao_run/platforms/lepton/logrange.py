@@ -171,10 +171,13 @@ def _complete_part(records: list[Record], streams: list[list[Record]], limit: in
 
 def _streams(answer: Any) -> list[list[Record]]:
     try:
-        result = (answer.get("data") or {}).get("result") or []
+        data = answer["data"] if answer != {} else None
+        result = (data or {}).get("result") or []
         return [_stream(item) for item in result if item.get("values")]
     except (AttributeError, TypeError, ValueError, IndexError, KeyError):
-        raise ProtocolError("Lepton's log service answered in a shape that is not its own") from None
+        raise ProtocolError(
+            "Lepton's log service answered in a shape that is not its own", "try again in a minute"
+        ) from None
 
 
 def _stream(item: Mapping[str, Any]) -> list[Record]:

@@ -11,10 +11,10 @@ from typing import Any
 from tao_run.errors import UsageError
 from tao_run.jobs.model import LogLine, LogQuery
 from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, LeptonApi, job_path
+from tao_run.platforms.lepton.documents import moment, number, part, parts, word
 from tao_run.platforms.lepton.ends import MARKS_PER_WORKER, Marks, trim
 from tao_run.platforms.lepton.faults import plain
 from tao_run.platforms.lepton.logrange import NS, Cursor, LogRange, Record, Selector
-from tao_run.platforms.lepton.states import moment, number
 from tao_run.platforms.lepton.workers import rank_of, read_replicas
 
 _CLOCK_SKEW = timedelta(minutes=1)
@@ -36,7 +36,7 @@ class JobLog:
     def __init__(self, api: LeptonApi, job: Mapping[str, Any], created_at: datetime, marks: Marks) -> None:
         self._api = api
         self.marks = marks
-        self.job_id = str((job.get("metadata") or {}).get("id"))
+        self.job_id = word(part(job, "metadata").get("id"))
         self._job = job
         self._created_at = created_at
 
@@ -85,17 +85,16 @@ class JobLog:
         return to_ns(self._api.clock.now() + _CLOCK_SKEW)
 
     def _attempts(self) -> list[Attempt]:
-        status = self._job.get("status") or {}
-        earlier = [item for item in status.get("job_history") or [] if isinstance(item, Mapping)]
-        attempts = [self._attempt(item, str(item.get("job_name") or "")) for item in earlier]
+        status = part(self._job, "status")
+        attempts = [self._attempt(item, word(item.get("job_name"))) for item in parts(status, "job_history")]
         return [*(attempt for attempt in attempts if attempt.name), self._attempt(status, "", bool(attempts))]
 
     def _attempt(self, status: Mapping[str, Any], name: str, later: bool = False) -> Attempt:
         created = moment(status.get("creation_time"))
         if created is None:
-            created = moment((self._job.get("metadata") or {}).get("created_at")) or self._created_at
+            created = moment(part(self._job, "metadata").get("created_at")) or self._created_at
         start = created if later else min(created, self._created_at) - _CLOCK_SKEW
-        return Attempt(name, str(status.get("state") or ""), to_ns(start), self.now())
+        return Attempt(name, word(status.get("state")), to_ns(start), self.now())
 
     def _selectors(self, attempt: Attempt, replicas: Iterable[str]) -> list[LogRange]:
         job = "" if attempt.name else self.job_id
@@ -126,7 +125,7 @@ class JobLog:
 
     @property
     def _workers(self) -> int:
-        return number((self._job.get("spec") or {}).get("completions")) or 1
+        return number(part(self._job, "spec").get("completions")) or 1
 
 
 def as_line(item: Record | LogLine) -> LogLine:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tao_run.errors import BackendRejected, BackendUnreachable, NotFound, PermissionRefused
+from tao_run.errors import BackendRejected, BackendUnreachable, NotFound, PermissionRefused, ProtocolError
 from tao_run.jobs.model import Job, JobState, JobStatus, Replica
 from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, LeptonApi, job_path
+from tao_run.platforms.lepton.documents import number, part, word
 from tao_run.platforms.lepton.labels import GROUP_LABEL, LABEL
 from tao_run.platforms.lepton.states import read_status
 from tao_run.platforms.lepton.workers import first_issue, read_replicas
@@ -24,6 +25,7 @@ _MOST_EXPLAINED = 50
 _MOST_ASKED_AGAIN = 20
 _DEFAULT_TTL = 259_200
 _WAITING = ("Starting", "Queueing", "Restarting", "PendingRetry")
+_NOT_YET_SECONDS = 60.0  # so long a job that was just accepted may be unknown to a part of the service
 
 
 class Observer:
@@ -33,32 +35,39 @@ class Observer:
         self._api = api
 
     def statuses(self, jobs: Sequence[Job]) -> dict[str, JobStatus]:
-        """The status of every job: a request each for one or two, pages of 500 jobs for more."""
+        """The status of every job: a request each for one or two, pages of 500 jobs for more.
+
+        Of many jobs that no list shows some are asked for at each look; the others are left out of the answer.
+        """
         found = self._each(jobs) if len(jobs) <= _ONE_BY_ONE else self._listed(jobs)
-        statuses = {job.id: self._status(job, found.get(job.backend_id or "")) for job in jobs}
+        jobs = [job for job in jobs if job.backend_id in found]
+        statuses = {job.id: self._status(job, found[str(job.backend_id)]) for job in jobs}
         self._add_issues(jobs, statuses)
         return self._explained(jobs, statuses, found)
 
     def document(self, job: Job) -> Document | None:
         """The job's document, or None if the workspace has no such job.
 
-        Raises PermissionRefused if it is the workspace that is not there.
+        Raises PermissionRefused if it is the workspace that is not there, ProtocolError for any other document.
         """
         try:
             answer = self._api.get(job_path(job.backend_id or ""), job_query_mode=ALIVE_AND_ARCHIVE)
         except NotFound:
-            self._require_workspace()
+            self._api.require_workspace()
             return None
-        return answer if isinstance(answer, dict) else None
+        if not isinstance(answer, dict) or _metadata(answer).get("id") != job.backend_id:
+            raise ProtocolError("the Lepton API answered with something that is not this job", "try again in a minute")
+        return answer
 
     def find(self, job: Job) -> str | None:
         """The id of the job that carries our label; it is looked for by name too before it is said not to exist."""
         for question in ({"query": f"{LABEL}={job.id}"}, {"q": job.name}):
             rows = self._api.rows("/jobs", "jobs", **question, job_query_mode=ALIVE_AND_ARCHIVE, page=1, page_size=20)
             mine = [row for row in rows if _label(row) == job.id or _metadata(row).get("name") == job.name]
-            mine.sort(key=lambda row: int(_metadata(row).get("created_at") or 0))
-            if mine:
-                return str(_metadata(mine[0])["id"])
+            mine.sort(key=lambda row: number(_metadata(row).get("created_at")))
+            found = [word(_metadata(row).get("id")) for row in mine]
+            if any(found):
+                return next(filter(None, found))
         return None
 
     def replicas(self, job: Job) -> list[Replica]:
@@ -70,7 +79,7 @@ class Observer:
         try:
             return self._api.rows(job_path(job.backend_id or "", "replicas"), job_query_mode=ALIVE_AND_ARCHIVE)
         except NotFound:
-            self._require_workspace()
+            self._api.require_workspace()
             return []
 
     def ends(self, job: Job, document: Document) -> list[End]:
@@ -84,12 +93,15 @@ class Observer:
 
     # -- one and many ----------------------------------------------------------------------------------
 
-    def _each(self, jobs: Sequence[Job]) -> dict[str, Document]:
-        found = {str(job.backend_id): self.document(job) for job in jobs}
-        return {key: document for key, document in found.items() if document is not None}
+    def _each(self, jobs: Sequence[Job]) -> dict[str, Document | None]:
+        return {str(job.backend_id): self.document(job) for job in jobs}
 
-    def _listed(self, jobs: Sequence[Job]) -> dict[str, Document]:
-        """Alive jobs by one label query, and the archive only for those that are missing then."""
+    def _listed(self, jobs: Sequence[Job]) -> dict[str, Document | None]:
+        """Alive jobs by one label query, and the archive only for those that are missing then.
+
+        A list proves nothing about a job that is not on it: such jobs are asked for one by one, those first whose
+        last look is the longest ago.
+        """
         groups = {job.group for job in jobs}
         group = next(iter(groups)) if len(groups) == 1 else None
         selector = f"{GROUP_LABEL}={group}" if group else LABEL
@@ -98,14 +110,15 @@ class Observer:
         for mode in ("alive_only", "archive_only"):
             self._collect(selector, mode, wanted, found)
         missing = [job for job in jobs if job.backend_id not in found]
-        return found | self._each(missing[:_MOST_ASKED_AGAIN])
+        missing.sort(key=lambda job: job.status.observed_at or job.created_at)
+        return {**found, **self._each(missing[:_MOST_ASKED_AGAIN])}
 
     def _collect(self, selector: str, mode: str, wanted: set[str], found: dict[str, Document]) -> None:
         seen: set[str] = set()
         for page in range(1, _MOST_PAGES):
             if wanted <= found.keys():
                 return
-            rows = {str(_metadata(row).get("id")): row for row in self._page(selector, mode, page, _PAGE)}
+            rows = {word(_metadata(row).get("id")): row for row in self._page(selector, mode, page, _PAGE)}
             if rows.keys() <= seen:
                 return  # the end, or a service that does not turn pages
             seen |= rows.keys()
@@ -120,7 +133,11 @@ class Observer:
         now = self._api.clock.now()
         if document is not None:
             return read_status(document, job.status, now)
-        if (now - job.created_at).total_seconds() > int(job.options.get("ttl_seconds") or _DEFAULT_TTL):
+        age = (now - job.created_at).total_seconds()
+        if age < _NOT_YET_SECONDS and not job.status.native_state:
+            message = "was accepted a moment ago, and is not listed yet"
+            return JobStatus(JobState.PENDING, message=message, observed_at=now)
+        if age > int(job.options.get("ttl_seconds") or _DEFAULT_TTL):
             message = "Lepton has no record of the job any more, and how it ended was not seen in time"
             return JobStatus(JobState.UNKNOWN, "Expired", message, "Gone", observed_at=now)
         message = "the job was deleted from the workspace by someone else before it was seen to end"
@@ -145,13 +162,15 @@ class Observer:
         return replace(status, reason=replica.issue_reason, message=replica.issue_message)
 
     def _explained(
-        self, jobs: Sequence[Job], statuses: dict[str, JobStatus], found: dict[str, Document]
+        self, jobs: Sequence[Job], statuses: dict[str, JobStatus], found: dict[str, Document | None]
     ) -> dict[str, JobStatus]:
         """With exit codes of the jobs that failed; that they failed is known also if the log cannot be read."""
-        failed = [job for job in jobs if statuses[job.id].state is JobState.ERROR and job.backend_id in found]
+        failed = [job for job in jobs if statuses[job.id].state is JobState.ERROR]
         try:
             for job in failed[:_MOST_EXPLAINED]:
-                statuses[job.id] = self._explain(job, statuses[job.id], found[str(job.backend_id)])
+                document = found[str(job.backend_id)]
+                if document is not None:
+                    statuses[job.id] = self._explain(job, statuses[job.id], document)
         except (BackendUnreachable, BackendRejected, PermissionRefused):
             return statuses
         return statuses
@@ -161,25 +180,14 @@ class Observer:
 
         return explain(status, self.ends(job, document))
 
-    def _require_workspace(self) -> None:
-        try:
-            self._api.get("/workspace")
-        except NotFound:
-            raise PermissionRefused(
-                f"there is no workspace {self._api.account.workspace} for this token",
-                "check LEPTON_WORKSPACE_ID and LEPTON_WORKSPACE_URL",
-            ) from None
-
 
 def _knows_issue(last: JobStatus, now: JobStatus) -> bool:
     return last.native_state == now.native_state and last.reason not in ("", now.reason)
 
 
-def _metadata(row: Document) -> Document:
-    return row.get("metadata") or {}
+def _metadata(row: Document) -> Mapping[str, Any]:
+    return part(row, "metadata")
 
 
 def _label(row: Document) -> str | None:
-    labels = _metadata(row).get("labels") or {}
-    value = labels.get(LABEL)
-    return None if value is None else str(value)
+    return word(part(_metadata(row), "labels").get(LABEL)) or None

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, cast
 
-from tao_run.errors import UsageError
+from tao_run.errors import NotFound, UsageError
 from tao_run.platforms.lepton.api import ALIVE_AND_ARCHIVE, LeptonApi, as_rows
 from tao_run.platforms.lepton.faults import document, network_errors, not_installed
 
@@ -125,8 +125,12 @@ class LeptonSdk:
 
     def _call(self, act: Callable[[Any], Any]) -> Any:
         client = self._client
-        with network_errors():
-            return act(client)
+        try:
+            with network_errors():
+                return act(client)
+        except NotFound:
+            self._api.require_workspace()
+            raise
 
     @cached_property
     def _client(self) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from tao_run.jobs.model import JobState, JobStatus
+from tao_run.platforms.lepton.documents import number, part, word
 from tao_run.platforms.lepton.faults import plain
 
 
@@ -47,8 +48,8 @@ def read_status(job: Mapping[str, Any], last_seen: JobStatus, now: datetime) -> 
     A state that is not in the table is shown as it is and is neither an end nor a failure. `last_seen` decides
     only for an archived job whose counters say nothing.
     """
-    status, spec = job.get("status") or {}, job.get("spec") or {}
-    native = str(status.get("state") or "")
+    status, spec = part(job, "status"), part(job, "spec")
+    native = word(status.get("state"))
     meaning = _meaning(native, status, spec, last_seen)
     ready, total = number(status.get("ready")), number(spec.get("completions")) or 1
     message = meaning.words
@@ -90,19 +91,3 @@ def _ended_before(status: Mapping[str, Any], spec: Mapping[str, Any], last_seen:
 
 def _reason(native: str, state: JobState) -> str:
     return "" if native in ("Running", "Completed") else plain(native) or str(state)
-
-
-def number(value: Any) -> int:
-    """A counter of a document; null and nonsense are 0."""
-    return int(value) if isinstance(value, (int, float)) else 0
-
-
-def moment(value: Any) -> datetime | None:
-    """A time in s, ms, us or ns since the epoch, told apart by size as the vendor's client does."""
-    stamp = number(value)
-    if stamp <= 0:
-        return None
-    for threshold, scale in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
-        if stamp > threshold:
-            return datetime.fromtimestamp(stamp / scale, timezone.utc)
-    return datetime.fromtimestamp(stamp, timezone.utc)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tao_run.jobs.model import Replica
+from tao_run.platforms.lepton.documents import amount, number, part, word
 from tao_run.platforms.lepton.faults import plain
-from tao_run.platforms.lepton.states import number
 
 _RANK = re.compile(r"-(\d+)-[a-z0-9]+$")
 _READY = ("", "Ready")
@@ -22,16 +22,16 @@ def read_replicas(rows: Iterable[Mapping[str, Any]]) -> list[Replica]:
 
 def read_replica(row: Mapping[str, Any]) -> Replica:
     """One replica. The issue may be an object, a list of objects (the worst is last), or absent."""
-    status = row.get("status") or {}
-    node = status.get("node") or {}
-    name = str((row.get("metadata") or {}).get("id") or row.get("id") or "")
+    status = part(row, "status")
+    node = part(status, "node")
+    name = word(part(row, "metadata").get("id")) or word(row.get("id"))
     reason, message = readiness_issue(status.get("readiness_issue"))
     return Replica(
         rank=rank_of(name),
         name=name,
-        node=plain(str(node.get("name") or node.get("id") or "")),
-        node_group=plain(str(node.get("node_group_id") or "")),
-        cpu=status.get("cpu"),
+        node=plain(word(node.get("name")) or word(node.get("id"))),
+        node_group=plain(word(node.get("node_group_id"))),
+        cpu=amount(status.get("cpu")) or None,
         memory_mb=number(status.get("memory_in_mb")) or None,
         phase=reason or ("Running" if node else "Queueing"),
         ready=reason in _READY and bool(node),
@@ -42,7 +42,7 @@ def read_replica(row: Mapping[str, Any]) -> Replica:
 
 def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A replica document with its readiness issue as one object, or without one."""
-    status = dict(row.get("status") or {})
+    status = dict(part(row, "status"))
     reason, message = readiness_issue(status.pop("readiness_issue", None))
     if reason not in _READY:
         status["readiness_issue"] = {"reason": reason, "message": message}
@@ -62,7 +62,7 @@ def readiness_issue(issue: Any) -> tuple[str, str]:
         issue = serious[-1] if serious else None
     if not isinstance(issue, dict):
         return "", ""
-    return plain(str(issue.get("reason") or "")), plain(str(issue.get("message") or ""))
+    return plain(word(issue.get("reason"))), plain(word(issue.get("message")))
 
 
 def first_issue(replicas: Iterable[Replica]) -> Replica | None:

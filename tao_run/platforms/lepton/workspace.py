@@ -11,6 +11,7 @@ from tao_run.errors import Conflict, NotFound, TaoRunError
 from tao_run.platforms.lepton.api import LeptonApi
 from tao_run.platforms.lepton.body import pull_secret_name, secret_name, secret_prefix
 from tao_run.platforms.lepton.discovery import SHARED, NodeGroup, Shape, choose_group, read_group, read_shape
+from tao_run.platforms.lepton.documents import word
 from tao_run.platforms.lepton.sdk import LeptonSdk
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class Workspace:
 
     def groups(self) -> list[NodeGroup]:
         """All dedicated node groups."""
-        return [read_group(row) for row in self.sdk.node_groups()]
+        return [group for group in map(read_group, self.sdk.node_groups()) if group.id]
 
     def group(self, wanted: str | None) -> NodeGroup:
         """The group of this name or id; the shared capacity, without a request, if none is named."""
@@ -36,7 +37,7 @@ class Workspace:
 
     def shapes(self, group: NodeGroup) -> list[Shape]:
         """What jobs may ask for in a group."""
-        return [read_shape(row) for row in self.sdk.shapes(group.id)]
+        return [shape for shape in map(read_shape, self.sdk.shapes(group.id)) if shape.id]
 
     def permissions(self, volume: str, group: NodeGroup) -> list[dict[str, Any]]:
         """The storage permission rules of a volume."""
@@ -66,7 +67,7 @@ class Workspace:
 
     def delete_secrets(self, job_id: str) -> None:
         """Remove the workspace secrets of one job."""
-        names = [str(row.get("name")) for row in self.api.rows("/usersecrets")]
+        names = [word(row.get("name")) for row in self.api.rows("/usersecrets")]
         for name in names:
             if name.startswith(secret_prefix(job_id)):
                 self._remove("/usersecrets", name)

@@ -165,7 +165,7 @@ def test_a_job_that_has_not_started_is_waited_for(lepton: FakeLepton, api: Lepto
 
 
 def test_an_outage_is_told_and_survived(lepton: FakeLepton, api: LeptonApi, job: FakeJob) -> None:
-    lepton.faults.add(error(500, path=f"/jobs/{job.id}$", times=3))
+    lepton.faults.add(error(500, path=f"/jobs/{job.id}$", times=7))
     write(job, 40)
     lines = list(follow(api, job))
     assert any(line.kind == "note" and "still trying" in line.text for line in lines)

@@ -26,12 +26,13 @@ from tao_run.platforms.lifecycle import cancel, observe
 from tests.fakes.lepton import FakeJob, Fault, document, error, html
 from tests.platforms.lepton.conftest import Desk
 
+SEEN = JobStatus(JobState.RUNNING, native_state="Running")
 RUNNING: dict[str, Any] = {"state": "Running", "ready": 1, "active": 1}
 
 
 def one(desk: Desk, **status: Any) -> tuple[FakeJob, Job]:
     fake = desk.lepton.workspace.add_job("one", **status)
-    return fake, desk.adopt(fake)
+    return fake, desk.adopt(fake, status=SEEN)
 
 
 def many(desk: Desk, count: int, group: str | None = None) -> list[Job]:
@@ -39,7 +40,7 @@ def many(desk: Desk, count: int, group: str | None = None) -> list[Job]:
     jobs = []
     for number in range(count):
         fake = desk.lepton.workspace.add_job(f"job-{number}", **RUNNING)
-        job = replace(model, id=f"{number:016x}", backend_id=fake.id, group=group)
+        job = replace(model, id=f"{number:016x}", backend_id=fake.id, group=group, status=SEEN)
         fake.metadata["labels"] = {"tao-run": job.id, **({"tao-run-group": group} if group else {})}
         jobs.append(job)
     return jobs

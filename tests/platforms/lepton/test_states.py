@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tao_run.jobs.model import JobState, JobStatus
-from tao_run.platforms.lepton.states import NATIVE_STATES, moment, read_status
+from tao_run.platforms.lepton.documents import moment
+from tao_run.platforms.lepton.states import NATIVE_STATES, read_status
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NEVER_SEEN = JobStatus(JobState.PENDING)

@@ -299,7 +299,8 @@ def test_an_ended_job_gives_its_secrets_back(desk: Desk) -> None:
 def test_secrets_that_cannot_be_given_back_are_told(desk: Desk) -> None:
     job = desk.submit(secrets={"HF": "HF_TOKEN"})
     desk.lepton.faults.add(error(403, path="usersecrets"))
-    assert "still in the workspace" in desk.platform.settle(job)[0]
+    assert "may still be in the workspace" in desk.platform.settle(job)[0]
+    assert desk.lepton.workspace.pull_secrets == {}
 
 
 @pytest.mark.parametrize("fault", [Fault(drop="after"), error(502), html(), Fault(status=200, body=b'{"spec":{}}')])
