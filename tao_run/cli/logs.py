@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +19,6 @@ from tao_run.jobs.durations import parse_duration
 from tao_run.jobs.model import LogLine, LogQuery
 
 if TYPE_CHECKING:
-    from tao_run.cli.output import Output
     from tao_run.jobs.model import Job
 
 app = typer.Typer(add_completion=False)
@@ -99,15 +97,15 @@ def _matching(lines: Iterator[LogLine], pattern: str) -> Iterator[LogLine]:
 def print_lines(runtime: Runtime, job: Job, lines: Iterator[LogLine], timestamps: bool, follow: bool) -> None:
     """Print log lines as they come: exact when piped, harmless on a terminal, one JSON object each with JSON."""
     output = runtime.output
-    many = job.nodes > 1
+    many, harmless = job.nodes > 1, output.interactive
     for line in lines:
         if output.json:
-            output.out.write(json.dumps(_line_data(line), ensure_ascii=False) + "\n")
+            output.out.write(output.dumps(_line_data(line)) + "\n")
         elif line.kind == "line":
-            output.out.write(_line_text(line, output, many, timestamps) + "\n")
+            output.out.write(_line_text(line, harmless, many, timestamps) + "\n")
         else:
             output.note(f"[{line.kind}] {line.text}")
-        if output.interactive or output.json or follow:
+        if follow:
             output.out.flush()
     output.out.flush()
 
@@ -117,8 +115,8 @@ def _line_data(line: LogLine) -> dict[str, object]:
     return {"text": line.text, "time": time, "rank": line.rank, "replica": line.replica, "kind": line.kind}
 
 
-def _line_text(line: LogLine, output: Output, many: bool, timestamps: bool) -> str:
-    text = plain_line(line.text) if output.interactive else line.text
+def _line_text(line: LogLine, harmless: bool, many: bool, timestamps: bool) -> str:
+    text = plain_line(line.text) if harmless else line.text
     label = f"{line.replica if line.rank is None else line.rank}| " if many else ""
     time = f"{line.time.isoformat(timespec='milliseconds') if line.time else '-'} " if timestamps else ""
     return f"{time}{label}{text}"

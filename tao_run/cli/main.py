@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tao_run import __version__
 from tao_run.cli.runtime import Format, FormatOption, Runtime
-from tao_run.errors import SystemFault, TaoRunError, UsageError
+from tao_run.errors import Interrupted, SystemFault, TaoRunError, UsageError
 
 # name -> (module, one line of help). The help is here so that `tao-run --help` imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -68,6 +68,8 @@ class LazyGroup(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:  # here, because the parser's own handling of Ctrl-C says nothing
             raise ctx.obj.interrupted() from None
+        except BrokenPipeError:  # and that of a closed pipe exits with 1
+            raise typer.Exit(_closed_pipe()) from None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self._listing = True
@@ -152,6 +154,8 @@ def run(arguments: list[str], runtime: Runtime) -> int:
         return runtime.output.error(_system_fault(error))
     except Exception as error:  # noqa: BLE001 - the last line: a fault of ours, never shown as a traceback unasked
         return runtime.output.internal_error(error, runtime.debug)
+    if result == Interrupted.exit_code:  # Ctrl-C while the arguments were read: the parser ends silently
+        return runtime.output.error(runtime.interrupted())
     return result if isinstance(result, int) else 0
 
 

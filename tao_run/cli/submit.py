@@ -91,4 +91,5 @@ def submit(
     output: FormatOption = None,
 ) -> None:
     """Everything the command line can say of a job."""
-    run_submit(runtime_of(ctx, output), ctx.params)
+    paths = {"spec": spec, "env_file": env_file, "skill_bank": skill_bank}  # not yet paths in what older typers parse
+    run_submit(runtime_of(ctx, output), {**ctx.params, **paths})

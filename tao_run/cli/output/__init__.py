@@ -58,9 +58,9 @@ class Output:
 
     def json_line(self, result: Any, indent: int | None = None) -> None:
         """Print a result as one JSON document."""
-        self.line(self._dumped({"schema_version": SCHEMA_VERSION, **to_data(result)}, indent))
+        self.line(self.dumps({"schema_version": SCHEMA_VERSION, **to_data(result)}, indent))
 
-    def _dumped(self, data: Any, indent: int | None = None) -> str:
+    def dumps(self, data: Any, indent: int | None = None) -> str:
         """JSON that the stream can carry: what it cannot encode is escaped, not replaced."""
         text = json.dumps(data, ensure_ascii=False, indent=indent)
         try:
@@ -102,7 +102,7 @@ class Output:
         """Print an error: what is wrong, what to do. Returns its exit code."""
         if self.json:
             with contextlib.suppress(OSError):  # stdout itself may be what is at fault; stderr says it
-                self.line(self._dumped({"schema_version": SCHEMA_VERSION, "error": fault_data(error)}))
+                self.line(self.dumps({"schema_version": SCHEMA_VERSION, "error": fault_data(error)}))
         self.fault(error)
         return error.exit_code
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
+from array import array
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
 from tao_run.clock import Clock
 from tao_run.jobs.model import LogLine, LogQuery
-from tao_run.platforms.local.jobdir import JobDir, read_text
+from tao_run.platforms.local.jobdir import JobDir
 from tao_run.platforms.streams import LineSplitter, last_lines, merge_by_time
 
 _CHUNK = 256 * 1024
@@ -21,26 +23,35 @@ class TimeIndex:
     """When each part of a log was seen, from the supervisor's samples."""
 
     def __init__(self, path: Path) -> None:
-        rows = [line.split() for line in read_text(path).splitlines()]
-        samples = [(int(row[1]), float(row[0])) for row in rows if len(row) == 2]
-        self._offsets = [offset for offset, _ in samples]
-        self._times = [datetime.fromtimestamp(time, timezone.utc) for _, time in samples]
+        self._offsets = array("q")  # plain numbers: a job of weeks has a million samples
+        self._times = array("d")
+        for line in _lines(path):
+            seconds, _, offset = line.partition(" ")
+            if offset.endswith("\n"):  # else it is being written
+                self._offsets.append(int(offset))
+                self._times.append(max(float(seconds), self._times[-1] if self._times else 0.0))
 
     def at(self, offset: int) -> datetime | None:
         """When the byte before `offset` was first seen; the last sample for what is newer."""
         if not self._times:
             return None
-        return self._times[min(bisect.bisect_left(self._offsets, offset), len(self._times) - 1)]
+        seconds = self._times[min(bisect.bisect_left(self._offsets, offset), len(self._times) - 1)]
+        return datetime.fromtimestamp(seconds, timezone.utc)
 
-    def next_sample(self, offset: int) -> int | None:
-        """The end of the part that was seen together with the byte at `offset`; None after the last sample."""
-        place = bisect.bisect_right(self._offsets, offset)
-        return self._offsets[place] if place < len(self._offsets) else None
+    def samples(self, start: int, end: int) -> list[int]:
+        """Where the parts between `start` and `end` end, each of them seen at one time."""
+        first, last = bisect.bisect_right(self._offsets, start), bisect.bisect_left(self._offsets, end)
+        return [*self._offsets[first:last], end]
 
     def offset_since(self, since: datetime) -> int:
         """The first byte that was written at or after `since`."""
-        before = bisect.bisect_left(self._times, since)
+        before = bisect.bisect_left(self._times, since.timestamp())
         return 0 if before == 0 else self._offsets[before - 1]
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with contextlib.suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
+        yield from file
 
 
 def read(directory: JobDir, ranks: list[int], query: LogQuery, ends: dict[int, int] | None = None) -> Iterator[LogLine]:
@@ -57,12 +68,13 @@ def _read_rank(directory: JobDir, rank: int, query: LogQuery, end: int | None) -
     if query.tail is not None:
         start = max(start, _tail_start(path, query.tail, end))
     splitter, position = LineSplitter(), start
-    while position < end:  # part by part, so that every line gets the time at which its part was seen
-        stop = min(end, index.next_sample(position) or end)
-        for chunk in _chunks(path, position, stop):
-            for text in splitter.feed(chunk):
-                yield LogLine(text, index.at(stop), rank)
-        position = stop
+    for chunk in _chunks(path, start, end):
+        first = position
+        for stop in index.samples(position, position + len(chunk)):  # every line gets the time its part was seen
+            seen = index.at(stop)
+            for text in splitter.feed(chunk[position - first : stop - first]):
+                yield LogLine(text, seen, rank)
+            position = stop
     for text in splitter.finish():
         yield LogLine(text, index.at(position), rank)
 
@@ -117,17 +129,16 @@ class Follower:
         self._path, self._rank, self._clock = path, rank, clock
         self._position = start
         self._splitter = LineSplitter()
-        self._quiet_since = clock.monotonic()
+        self._said_at = clock.monotonic()
 
     def more(self) -> Iterator[LogLine]:
         """The lines that have come since the last call."""
         yield from self._truncation()
         for chunk in _chunks(self._path, self._position, _size(self._path)):
             self._position += len(chunk)
-            self._quiet_since = self._clock.monotonic()
             for text in self._splitter.feed(chunk):
                 yield self._line(text)
-        if self._clock.monotonic() - self._quiet_since > _PROGRESS_SECONDS:
+        if self._clock.monotonic() - self._said_at > _PROGRESS_SECONDS:  # a progress bar may draw for hours
             drawn = self._splitter.progress()
             if drawn is not None:
                 yield self._line(drawn)
@@ -145,6 +156,7 @@ class Follower:
             self._position = 0
 
     def _line(self, text: str) -> LogLine:
+        self._said_at = self._clock.monotonic()
         return LogLine(text, self._clock.now(), self._rank)
 
 
