@@ -27,7 +27,6 @@ class SlurmSDK(Platform):
     name_limit = 60
     launch_grace = 120.0
     avoid_option = "exclude"
-    avoid_option = "exclude"
 
     @classmethod
     def options_model(cls) -> type[BaseModel]:

@@ -15,7 +15,14 @@ from typing import IO
 from tao_run.credentials import is_secret_name
 from tao_run.errors import BackendUnreachable, ProtocolError, TaoRunError
 from tao_run.platforms.slurm.cluster import Cluster
-from tao_run.platforms.slurm.ssh import ConnectionFailed, SshSettings, connection_error, ssh_command, ssh_environment
+from tao_run.platforms.slurm.ssh import (
+    ConnectionFailed,
+    NeverConnected,
+    SshSettings,
+    connection_error,
+    ssh_command,
+    ssh_environment,
+)
 from tao_run.redact import redact
 
 COMMAND_SECONDS = 120.0
@@ -178,7 +185,10 @@ class Remote:
         if len(failures) == 1:
             return failures[0]
         text = "; ".join(failure.message for failure in failures)
-        return BackendUnreachable(f"no login host can be reached: {text}", failures[0].hint)
+        kind = (
+            NeverConnected if all(isinstance(failure, NeverConnected) for failure in failures) else BackendUnreachable
+        )
+        return kind(f"no login host can be reached: {text}", failures[0].hint)
 
 
 def _sections(printed: str, mark: str) -> Answer:

@@ -76,14 +76,14 @@ def import_step(cached: str, account: str | None) -> str:
     image, name = shell_path(cached), import_name(cached)
     charged = f" --account={shlex.quote(account)}" if account else ""
     return f"""\
-  if [ ! -s {image} ]; then
-    mkdir -p "$(dirname {image})" || return
-    exec 8>>{image}.lock
-    flock -w 60 8
-    import=$(squeue -h -u "$(id -un)" -n {name} -o %i) || return
-    import=${{import%%$'\\n'*}}
-    [ -n "$import" ] || import=$(sbatch --parsable{charged} --output={image}.log {IMPORT_SCRIPT}) || return
-    after=afterany:${{import%%;*}}
-    exec 8>&-
-  fi
+    if [ ! -s {image} ]; then
+      mkdir -p "$(dirname {image})" || return
+      exec 8>>{image}.lock
+      flock -w 60 8
+      import=$(squeue -h -u "$(id -un)" -n {name} -o %i) || return
+      import=${{import%%$'\\n'*}}
+      [ -n "$import" ] || import=$(sbatch --parsable{charged} --output={image}.log {IMPORT_SCRIPT}) || return
+      after=afterany:${{import%%;*}}
+      exec 8>&-
+    fi
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -19,6 +20,8 @@ from tao_run.redact import redact
 
 CONNECT_SECONDS = 15
 PERSIST_SECONDS = 120
+# the two things that ssh says before there is a connection (ssh.c, sshconnect.c)
+_NO_CONNECTION = re.compile(r"ssh: (connect to host|Could not resolve hostname) ")
 _LONGEST_SOCKET = 90  # sun_path has 104 to 108 bytes, and ssh appends 17 while it connects
 
 
@@ -113,6 +116,10 @@ class ConnectionFailed(BackendUnreachable):
     """This login host cannot be reached: another one may be tried."""
 
 
+class NeverConnected(ConnectionFailed):
+    """There was no connection at all: it is certain that the host got nothing of what was sent."""
+
+
 def connection_error(host: str, text: str) -> TaoRunError:
     """What it means that ssh ended before our command began, from ssh's own words.
 
@@ -124,17 +131,24 @@ def connection_error(host: str, text: str) -> TaoRunError:
         changed = "has changed" if "HAS CHANGED" in text else "is not known"
         return CredentialError(
             f"the host key of {host} {changed}",
-            f"check it with the cluster's administrators, then run `ssh {host}` once "
+            f"check it with the cluster's administrators, then run `{_by_hand(host)}` once "
             "(SLURM_SSH_ACCEPT_NEW=1 trusts new hosts, never changed ones)",
         )
     if "Permission denied" in text or "Too many authentication failures" in text:
         return CredentialRefused(
             f"{host} refuses the login: {words}",
-            f"`ssh -o BatchMode=yes {host} true` must work without a password: add your key there or start ssh-agent",
+            f"`{_by_hand(host)} -o BatchMode=yes true` must work without a password: "
+            "add your key there or start ssh-agent",
         )
     if "Bad configuration option" in text or "terminating," in text:
         return CredentialError(f"the ssh configuration has an error: {words}", "correct it; `ssh -G HOST` shows it")
-    return ConnectionFailed(f"{host} cannot be reached: {words or 'ssh gave no reason'}", f"try `ssh {host} true`")
+    kind = NeverConnected if _NO_CONNECTION.match(_last_line(text)) else ConnectionFailed
+    return kind(f"{host} cannot be reached: {words or 'ssh gave no reason'}", f"try `{_by_hand(host)} true`")
+
+
+def _by_hand(host: str) -> str:
+    name, port = split_port(host)
+    return f"ssh -p {port} {name}" if port else f"ssh {name}"
 
 
 def _last_line(text: str) -> str:

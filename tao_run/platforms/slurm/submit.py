@@ -10,7 +10,14 @@ import time
 from collections.abc import Mapping
 from datetime import timedelta
 
-from tao_run.errors import BackendRejected, BackendUnreachable, NotInstalled, PermissionRefused, TaoRunError
+from tao_run.errors import (
+    BackendRejected,
+    BackendUnreachable,
+    NotInstalled,
+    PermissionRefused,
+    TaoRunError,
+    Unavailable,
+)
 from tao_run.jobs.model import Job
 from tao_run.platforms.base import Launch
 from tao_run.platforms.slurm.cluster import Cluster, shell_path
@@ -18,33 +25,39 @@ from tao_run.platforms.slurm.options import read_options
 from tao_run.platforms.slurm.remote import Answer, Remote, Section
 from tao_run.platforms.slurm.script import ENVIRONMENT, PAYLOAD, SCRIPT, assignments
 from tao_run.platforms.slurm.sqsh import cached_image, import_step
+from tao_run.platforms.slurm.ssh import NeverConnected
 from tao_run.redact import redact
 
 # The lock keeps a second attempt, or a search after a lost answer, waiting until the first one is through. A
-# directory that was there before means that there was a first one: then the queue is asked before sbatch.
+# directory that was there before means that there was a first one: then the queue is asked before sbatch, and the
+# files of its job stay as they are. A script is handed in only when all of its files are there. Nothing is printed
+# before the end: if this process dies meanwhile, all of it is done or, with half of the files, nothing stays.
 _SUBMIT = """\
 umask 077
 dir={directory}
-section parents mkdir -p {parents}
-mkdir "$dir" 2>/dev/null && fresh=1 || fresh=
-stage() {{ cd "$dir" && tar -x -m -f - <&7; }}
 submit() {{
-  local id= after=
-  cd "$dir" || return
+  local id= after= fresh=
+  mkdir -p {parents} || return {not_staged}
+  mkdir "$dir" 2>/dev/null && fresh=1
+  cd "$dir" && exec 9>>lock || return {not_staged}
+  command -v flock >/dev/null && flock -w 60 9
   if [ -z "$fresh" ]; then
     [ -s job-id ] && {{ cat job-id; return; }}
     id=$(squeue -h -t all -u "$(id -un)" -n {name} -o %i) || return
   fi
-{import_step}  [ -n "$id" ] || id=$(sbatch --parsable {dependency}{script}) || return
+  if [ -z "$id" ]; then
+    tar -x -m -f - <&7 && [ -s {script} ] || {{ [ -z "$fresh" ] || rm -rf -- "$dir"; return {not_staged}; }}
+{import_step}    id=$(sbatch --parsable {dependency}{script}) || return
+  fi
   id=${{id%%;*}}
   echo "$id" > job-id.new && mv job-id.new job-id
   echo "$id"
 }}
 exec 7<&0
-[ -d "$dir" ] && exec 9>>"$dir/lock" && command -v flock >/dev/null && flock -w 60 9
-section stage stage
-[ -e "$dir/{script}" ] && section submit submit
+section submit submit
 """
+_NOT_STAGED = 74  # EX_IOERR of sysexits.h
+_FULL = re.compile(r"No space left|[Qq]uota exceeded|Wrote only")
 
 # After a refusal nothing of the job may stay behind; a secret file least of all.
 _REMOVE = "rm -rf -- {directory}"
@@ -85,7 +98,8 @@ def archive(files: Mapping[str, bytes]) -> bytes:
             entry = tarfile.TarInfo(directory)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o700
             tar.addfile(entry)
-        for name, content in files.items():
+        # the script last: an archive that was cut off between two files has none
+        for name, content in sorted(files.items(), key=lambda item: item[0] == SCRIPT):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mtime = len(content), int(time.time())
             entry.mode = 0o600 if name == ENVIRONMENT else 0o700
@@ -101,8 +115,11 @@ def submit(remote: Remote, launch: Launch, secrets: Mapping[str, str]) -> str:
     """
     job, cluster = launch.job, remote.cluster
     directory = shell_path(cluster.job_dir(job.name))
-    text = _submit_text(job, cluster, directory)
-    answer = remote.run(text, archive(staged_files(launch, secrets)), repeat=False)
+    text = submit_text(job, cluster)
+    try:
+        answer = remote.run(text, archive(staged_files(launch, secrets)), repeat=False)
+    except NeverConnected as error:
+        raise Unavailable(error.message, error.hint) from None
     try:
         return _job_id(answer, cluster)
     except BackendUnreachable:
@@ -130,32 +147,39 @@ def staged_files(launch: Launch, secrets: Mapping[str, str]) -> dict[str, bytes]
     return files
 
 
-def _submit_text(job: Job, cluster: Cluster, directory: str) -> str:
+def submit_text(job: Job, cluster: Cluster) -> str:
+    """Bash text that stages the archive on its standard input and submits it: all of it, or nothing."""
     options = read_options(job.request)
     cached = cached_image(job.request.image, options)
     both = f"--dependency={shlex.quote(options.dependency)}" + '"${after:+,$after}"' if options.dependency else ""
     return _SUBMIT.format(
-        directory=directory,
+        directory=shell_path(cluster.job_dir(job.name)),
         parents=f"{shell_path(cluster.base + '/jobs')} {shell_path(cluster.base + '/results')}",
         name=job.name,
         import_step=import_step(cached, options.account),
         dependency=f"{both or '${after:+--dependency=$after}'} " if cached else "",
         script=SCRIPT,
+        not_staged=_NOT_STAGED,
     )
 
 
 def _job_id(answer: Answer, cluster: Cluster) -> str:
-    failed = next((answer[name] for name in ("parents", "stage") if name in answer and answer[name].code), None)
-    said = answer.get("submit")
-    if failed is not None or said is None:
-        raise BackendRejected(
-            f"cannot write to {cluster.base} on {cluster.label}: {_words(failed.err if failed else '')}",
-            "set SLURM_BASE_RESULTS_DIR to a directory on the shared file system that you may write to",
-        )
+    said = answer["submit"]
+    if said.code == _NOT_STAGED:
+        raise _not_writable(said, cluster)
     found = said.out.strip()
     if said.code == 0 and found.isdigit():
         return found
     raise command_error("sbatch", said)
+
+
+def _not_writable(said: Section, cluster: Cluster) -> BackendRejected:
+    full = _FULL.search(said.err)
+    return BackendRejected(
+        f"cannot write to {cluster.base} on {cluster.label}: {_words(said.err)}",
+        ("its disk or your quota is full: make room there, or " if full else "")
+        + "set SLURM_BASE_RESULTS_DIR to a directory on the shared file system that you may write to",
+    )
 
 
 def command_error(command: str, said: Section) -> TaoRunError:

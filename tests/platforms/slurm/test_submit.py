@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import stat
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tao_run.errors import BackendRejected, BackendUnreachable, CredentialMissing, UsageError
+from tao_run.errors import BackendRejected, BackendUnreachable, CredentialMissing, Unavailable, UsageError
 from tao_run.jobs.model import JobState
 from tao_run.jobs.observe import refresh
 from tao_run.platforms.lifecycle import observe, submit
+from tao_run.platforms.slurm.cluster import parse_account
+from tao_run.platforms.slurm.remote import Remote
+from tao_run.platforms.slurm.ssh import SshSettings
+from tao_run.platforms.slurm.submit import archive, staged_files, submit_text
 from tests.platforms.slurm.conftest import Site
 from tests.services.slurm import HOME
 
@@ -77,6 +82,54 @@ def test_a_base_directory_that_cannot_be_written_is_named(site: Site) -> None:
     site.base = HOME.parent / "root-only"
     with pytest.raises(BackendRejected, match=r"cannot write to /home/root-only .*Permission denied"):
         site.submit("true")
+
+
+@pytest.fixture
+def tiny(scratch: Path) -> Iterator[Path]:
+    """A file system of half a megabyte that belongs to the login user."""
+    owner = HOME.stat().st_uid
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=512k,uid={owner}", "tmpfs", str(scratch)], check=True)
+    yield scratch
+    subprocess.run(["umount", "-l", str(scratch)], check=True)
+
+
+def test_a_script_whose_files_do_not_all_fit_is_not_submitted(site: Site, tiny: Path) -> None:
+    site.base = tiny
+    job = site.build(f"true {'x' * 2**20}")
+    with pytest.raises(BackendRejected) as caught:
+        submit(site.adapter(), site.store, job)
+    assert "make room" in caught.value.hint
+    assert site.cluster.run("squeue", "-h", "-t", "all", "-n", job.name) == ""
+    assert not site.directory(job).exists()
+
+
+@pytest.mark.parametrize("left", [100, 1024, 4096])
+def test_a_submission_that_is_cut_off_in_its_files_leaves_nothing(site: Site, left: int) -> None:
+    adapter = site.adapter()
+    launch = adapter.prepare(site.build("true"))
+    job, remote = launch.job, Remote(parse_account(launch.job.account), SshSettings.read(adapter.credentials))
+    whole = archive(staged_files(launch, {}))
+    said = remote.run(submit_text(job, remote.cluster), whole[:left], repeat=False)["submit"]
+    assert said.code != 0
+    assert site.cluster.run("squeue", "-h", "-t", "all", "-n", job.name) == ""
+    assert not site.directory(job).exists()
+
+
+def test_without_a_connection_it_is_certain_that_nothing_was_submitted(site: Site) -> None:
+    job = site.build()
+    with site.cluster.stopped("sshd-a", "sshd-b"), pytest.raises(Unavailable, match="Connection refused"):
+        submit(site.adapter(), site.store, job)
+    assert site.store.get(job.id).status.reason == "SubmitRefused"
+
+
+def test_the_files_of_a_job_that_an_earlier_attempt_submitted_stay_as_they_are(site: Site) -> None:
+    site.more["MY_TOKEN"] = SECRET
+    adapter = site.adapter()
+    launch = adapter.prepare(site.build("true", secrets={"KEY": "MY_TOKEN"}))
+    first = adapter.launch(launch)
+    site.until(replace(launch.job, backend_id=first), lambda status: status.state.terminal)
+    assert adapter.launch(launch) == first
+    assert not (site.directory(launch.job) / "env").exists()
 
 
 def test_slurmctld_down_is_unreachable_keeps_the_last_state_and_recovers(plain: Site) -> None:
