@@ -166,6 +166,11 @@ def launcher_alive(identity: str) -> bool:
     return host == socket.gethostname() and process_start(int(pid)) == start != ""
 
 
+def launcher_died(identity: str) -> bool:
+    """Whether the launching process is known to be dead. On another host nobody can tell: then no."""
+    return identity.rsplit(":", 2)[0] == socket.gethostname() and not launcher_alive(identity)
+
+
 def process_start(pid: int) -> str:
     """When a process started (a pid alone may be reused). Empty if there is none, or it is a zombie."""
     try:

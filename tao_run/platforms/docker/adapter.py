@@ -158,7 +158,18 @@ class DockerSDK(Platform):
     # -- while it lives --------------------------------------------------------------------------------
 
     def poll(self, jobs: Sequence[Job]) -> dict[str, JobStatus]:
-        return observe.poll(self.daemon(jobs[0].account), jobs) if jobs else {}
+        return observe.poll(self.daemon(jobs[0].account), jobs, self._launcher_died) if jobs else {}
+
+    def _launcher_died(self, job: Job) -> bool:
+        from tao_run.platforms.lifecycle import launcher_died
+
+        return launcher_died(self.store.launcher(job.id))
+
+    def settle(self, job: Job) -> list[str]:
+        """A container that was never started holds devices and the file with secrets."""
+        if job.backend_id and job.status.reason == observe.NEVER_LAUNCHED:
+            starting.remove_if_unstarted(self.daemon(job.account), job.backend_id)
+        return []
 
     def logs(self, job: Job, query: LogQuery) -> Iterator[LogLine]:
         if query.replica not in (None, "0", "rank-0", job.name):
@@ -179,7 +190,7 @@ class DockerSDK(Platform):
 
     def replicas(self, job: Job) -> list[Replica]:
         daemon = self.daemon(job.account)
-        status = observe.status_of(daemon, job)
+        status = self.poll([job])[job.id]
         return [
             Replica(
                 rank=0,

@@ -29,7 +29,8 @@ _PAUSE = 0.5  # seconds before something is done again after the connection brok
 _NO_GPUS = "this engine ignored the request for GPUs"
 #: seconds after which a container that was created and not started will never be started by its launcher
 START_GRACE = 300.0
-_LIVE = ("created", "running", "paused", "restarting", "configured", "initialized")
+UNSTARTED = ("created", "configured", "initialized")
+_LIVE = (*UNSTARTED, "running", "paused", "restarting")
 
 
 def start(
@@ -207,6 +208,15 @@ def remove(daemon: Daemon, container: str) -> None:
         with daemon.translated():
             daemon.api.remove_container(container, force=True, v=True)
     except (NotFound, Conflict):  # 409: its removal is under way
+        return
+
+
+def remove_if_unstarted(daemon: Daemon, container: str) -> None:
+    """Remove a container that was created and never started; one that runs or ran stays."""
+    try:
+        with daemon.translated():
+            daemon.api.remove_container(container, v=True)  # without force: the engine refuses while it runs
+    except (NotFound, Conflict):
         return
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from tao_run.errors import NotFound
 from tao_run.jobs.model import Job, JobState, JobStatus, NodeEvent
 from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.create import LABEL_ID
-from tao_run.platforms.docker.launch import START_GRACE, list_containers
+from tao_run.platforms.docker.launch import START_GRACE, UNSTARTED, list_containers
 from tao_run.platforms.docker.states import STOP_CODES, Ending, exit_status, gone_status, read_events, running_status
 
 _CLOCK_SLACK = 3600.0  # seconds that this machine's clock and the daemon's may differ
+_DEAD_GRACE = 60.0  # seconds that the engine may take for a start whose caller died
+NEVER_LAUNCHED = "NeverLaunched"
 _NEVER = JobStatus(
     JobState.ERROR,
-    "NeverLaunched",
+    NEVER_LAUNCHED,
     "the submission was interrupted before the container was started; nothing runs",
     "created",
     ready=0,
@@ -24,14 +27,16 @@ _NEVER = JobStatus(
 )
 
 
-def poll(daemon: Daemon, jobs: Sequence[Job]) -> dict[str, JobStatus]:
-    """The status of every job given, by job id."""
+def poll(
+    daemon: Daemon, jobs: Sequence[Job], launcher_died: Callable[[Job], bool] = lambda job: False
+) -> dict[str, JobStatus]:
+    """The status of every job given, by job id. `launcher_died` tells whether nobody will start a created one."""
     listed = list_containers(daemon, LABEL_ID)
     found = {str(one["Labels"][LABEL_ID]): one for one in listed}
     ended: dict[str, dict[str, Any] | None] = {}
     seen: dict[str, JobStatus] = {}
     for job in jobs:
-        status = _live(daemon, found.get(job.id))
+        status = _live(daemon, found.get(job.id), partial(launcher_died, job))
         if status is None:
             ended[job.id] = _inspect(daemon, found.get(job.id))
         else:
@@ -39,22 +44,25 @@ def poll(daemon: Daemon, jobs: Sequence[Job]) -> dict[str, JobStatus]:
     return seen | _ends(daemon, {job.id: job for job in jobs}, ended)
 
 
-def _live(daemon: Daemon, container: Mapping[str, Any] | None) -> JobStatus | None:
+def _live(daemon: Daemon, container: Mapping[str, Any] | None, abandoned: Callable[[], bool]) -> JobStatus | None:
     """The status of a container that has not ended, from the listing alone; None: look closer."""
     if container is None:
         return None
     status = running_status(str(container.get("State") or "unknown"))
     if status is not None and status.native_state == "created":
-        return _unstarted(daemon, container, status)
+        return _unstarted(daemon, container, status, abandoned)
     return status
 
 
-def _unstarted(daemon: Daemon, container: Mapping[str, Any], status: JobStatus) -> JobStatus | None:
+def _unstarted(
+    daemon: Daemon, container: Mapping[str, Any], status: JobStatus, abandoned: Callable[[], bool]
+) -> JobStatus | None:
     made = _inspect(daemon, container)
     if made is None or made["State"].get("Error"):
         return None
     age = daemon.now().timestamp() - float(container.get("Created") or 0)
-    return _NEVER if age > START_GRACE else status
+    over = age > START_GRACE or (age > _DEAD_GRACE and abandoned())
+    return _NEVER if over and made["State"].get("Status") in UNSTARTED else status
 
 
 def _inspect(daemon: Daemon, container: Mapping[str, Any] | None) -> dict[str, Any] | None:

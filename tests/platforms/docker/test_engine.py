@@ -5,30 +5,33 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import stat
 import time
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tao_run.errors import BackendRejected, PermissionRefused, UsageError
-from tao_run.jobs.model import JobState
+from tao_run.jobs.model import JobState, JobStatus
 from tao_run.platforms.docker import observe
 from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.create import LABEL_ID
 from tao_run.platforms.docker.launch import remove_unstarted
-from tao_run.platforms.lifecycle import cancel, submit
+from tao_run.platforms.lifecycle import cancel, launcher_died, submit
 from tests.fakes.docker.proxy import DockerProxy
 from tests.platforms.docker.conftest import Bench
 
 
 class LateDaemon(Daemon):
-    """A daemon looked at ten minutes later."""
+    """A daemon looked at later."""
 
-    def now(self):  # type: ignore[no-untyped-def]
-        from datetime import timedelta
+    late = timedelta(minutes=10)
 
-        return super().now() + timedelta(minutes=10)
+    def now(self) -> datetime:
+        return super().now() + self.late
 
 
 # -- how a job ends --------------------------------------------------------------------------------------------
@@ -131,6 +134,27 @@ def test_what_was_created_and_never_started_is_told_and_swept(bench: Bench) -> N
     assert bench.exists(job)
     remove_unstarted(late)
     assert not bench.exists(job)
+
+
+def test_a_killed_submission_is_told_sooner_and_its_container_goes_when_the_job_is_settled(bench: Bench) -> None:
+    job = bench.build("true")
+    bench.store.add(job, f"{socket.gethostname()}:1:no-such-start")
+    bench.service.cli("create", "--name", job.name, "--label", f"{LABEL_ID}={job.id}", "mini:1")
+    assert bench.look(job).state is JobState.PENDING
+    later = LateDaemon(bench.service.host, bench.sdk.clock, {})
+    later.late = timedelta(seconds=90)
+    assert observe.poll(later, [job])[job.id].state is JobState.PENDING
+    status = observe.poll(later, [job], lambda one: launcher_died(bench.store.launcher(one.id)))[job.id]
+    assert (status.state, status.reason) == (JobState.ERROR, "NeverLaunched")
+    bench.sdk.settle(replace(bench.store.get(job.id), status=status))
+    assert not bench.exists(job)
+
+
+def test_settling_never_removes_a_container_that_runs(bench: Bench) -> None:
+    job = bench.submit("sleep 30")
+    never = JobStatus(JobState.ERROR, "NeverLaunched")
+    bench.sdk.settle(replace(bench.store.get(job.id), status=never))
+    assert bench.look(job).state is JobState.RUNNING
 
 
 def test_a_user_without_rights_is_told_so(bench: Bench) -> None:
