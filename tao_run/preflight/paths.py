@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tao_run.errors import UsageError
+from tao_run.errors import TaoRunError, UsageError
 from tao_run.jobs.model import Check
 from tao_run.jobs.request import JobRequest
 from tao_run.storage.s3 import S3Store
@@ -66,7 +66,10 @@ def check_input(label: str, uri: str, optional: bool, store: S3Store, platform: 
 def check_output(label: str, uri: str, store: S3Store, platform: Platform, request: JobRequest) -> Check:
     """A place for results: an object is written there, read back and deleted; a directory here is writable."""
     check_id = "results" if label == "results" else f"output.{label}"
-    uri = uri or platform.discovered_results(request)
+    try:
+        uri = uri or platform.discovered_results(request)
+    except TaoRunError as error:  # the platform's own check says it too: one cause is one failure
+        return Check(check_id, "skipped", f"where they would go is not known: {error.message}")
     if not uri:
         return Check(check_id, "ok", "results stay inside the job and are lost with it", "say where with --results")
     if uri.startswith("~/") and not platform.sees_this_machine(request):

@@ -87,7 +87,7 @@ class LeptonSDK(Platform):
     def prepare(self, job: Job) -> Launch:
         from tao_run.platforms.lepton import preparing
 
-        request, options = job.request, self._options(job.request)
+        request, options = job.request, self.options(job.request)
         workspace, place = self.workspace(job.account), self.place(request, job.account)
         root = self._results_root(request) or place.results_root
         launch = preparing.build_launch(job, options, place, self.credentials, root)
@@ -104,8 +104,8 @@ class LeptonSDK(Platform):
         """
         from tao_run.platforms.lepton.preparing import find_place
 
-        options = self._options(request)
-        user = options.storage_user or self.credentials.setting(_USER_VARIABLE)
+        options = self.options(request)
+        user = self.storage_user(options)
         key = (account, user, options, request.gpus, request.mount)
         with self._place_lock:
             known = self._places.get(key)
@@ -114,11 +114,16 @@ class LeptonSDK(Platform):
                 known = self._places[key] = (self.clock.monotonic(), found)
         return known[1]
 
-    def _options(self, request: JobRequest) -> Options:
+    def options(self, request: JobRequest) -> Options:
+        """The platform options of a request. Raises UsageError naming what is wrong."""
         from tao_run.jobs.request import parse_model
         from tao_run.platforms.lepton.options import Options
 
         return parse_model(Options, request.for_platform(), "options of platform lepton")
+
+    def storage_user(self, options: Options) -> str:
+        """Who the user is in the storage permissions; empty if that was not said."""
+        return options.storage_user or self.credentials.setting(_USER_VARIABLE)
 
     # -- the one call that creates ---------------------------------------------------------------------
 
@@ -228,7 +233,7 @@ class LeptonSDK(Platform):
         from tao_run.storage.mounts import proof_by_mounts
 
         place = self.place(request, self.account(request))
-        mounts = {mount.mount_path: f"{mount.source}:{mount.path}" for mount in self._options(request).mounts}
+        mounts = {mount.mount_path: f"{mount.source}:{mount.path}" for mount in self.options(request).mounts}
         if place.mount is not None:
             mounts[str(place.mount["mount_path"])] = f"{place.mount['from']}:{place.mount['path']}"
         return proof_by_mounts(path, mounts, "`tao-run resources` shows volumes and your paths; or use s3://")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tao_run.errors import CredentialRefused, NotFound, PermissionRefused, TaoRunError
 from tao_run.jobs.model import Check
+from tao_run.platforms.lepton.demands import Demands
 
 if TYPE_CHECKING:
     from tao_run.jobs.request import JobRequest
@@ -57,7 +58,12 @@ class Checks:
         if place.mount is not None:
             detail = f"{place.mount['from']}:{place.mount['path']} at {place.mount_path}, allowed by its permissions"
             checks.append(Check("lepton.mount", "ok", detail))
-        return [*checks, *(Check("lepton.mount", "skipped", note) for note in place.notes)]
+        checks += [Check("lepton.mount", "skipped", note) for note in place.notes]
+        try:
+            more = Demands(self._platform, request, place).checks()
+        except TaoRunError as error:
+            more = [Check("lepton.place", "failed", error.message, error.hint)]
+        return [*checks, *more]
 
     def _image(self, request: JobRequest) -> Check:
         from tao_run.platforms.lepton.body import is_ngc_image

@@ -68,6 +68,45 @@ def test_a_place_that_is_not_there_fails(desk: Desk, more: dict[str, Any], words
     assert (check.status, words in check.detail, bool(check.fix)) == ("failed", True, True)
 
 
+DEMANDS: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"resource_shape": "gpu.8xh100"}, "shape", "failed", "no shape gpu.8xh100"),
+    ({"resource_shape": "gpu.1xh100-sxm"}, "shape", "failed", "--gpus 8, but shape gpu.1xh100-sxm has 1 GPUs"),
+    ({"node_group": "l40s-pool", "resource_shape": "gpu.2xl40s", "priority": "high"}, "queue", "failed", "no quota"),
+    ({"mounts": "foo:/:/x"}, "mount", "failed", "no volume 'foo'"),
+    ({"mounts": "lustre:/proj/bob:/x"}, "mount", "failed", "may not be mounted"),
+]
+
+
+@pytest.mark.parametrize(("options", "name", "status", "words"), DEMANDS)
+def test_what_the_place_does_not_have_fails_before_launch(
+    desk: Desk, options: dict[str, Any], name: str, status: str, words: str
+) -> None:
+    found = desk.platform.check_access(desk.request(options={**ON_GROUP, **options}))
+    check = next(item for item in found if item.id == f"lepton.{name}" and item.status != "ok")
+    assert (check.status, words in check.detail, bool(check.fix)) == (status, True, True)
+
+
+def test_what_the_place_has_raises_no_doubt(desk: Desk) -> None:
+    fitting = {"resource_shape": "gpu.8xh100-sxm", "priority": "high", "mounts": "lustre:/datasets:/data,scratch:/:/s"}
+    request = desk.request(options={**ON_GROUP, **fitting}, nodes=4, results="/data/out")
+    assert {(check.status, check.fix) for check in desk.platform.check_access(request)} == {("ok", "")} | {
+        (check.status, check.fix) for check in desk.platform.check_access(desk.request(options=ON_GROUP))
+    }
+
+
+def test_more_nodes_than_are_ready_is_a_warning(desk: Desk) -> None:
+    check = by_id(desk.platform.check_access(desk.request(options=ON_GROUP, nodes=40)))["lepton.nodes"]
+    assert (check.status, "4 ready" in check.detail, bool(check.fix)) == ("ok", True, True)
+
+
+@pytest.mark.parametrize("results", ["/foo/out", "/mnt/lustrefoo", "/mnt/lustre/../x"])
+def test_results_on_no_mount_fail(desk: Desk, results: str) -> None:
+    checks = by_id(desk.platform.check_access(desk.request(options=ON_GROUP, results=results)))
+    assert checks["lepton.results"].status == "failed"
+    fine = by_id(desk.platform.check_access(desk.request(options=ON_GROUP, results="/mnt/lustre/out")))
+    assert "lepton.results" not in fine
+
+
 def test_checks_only_read(desk: Desk) -> None:
     desk.platform.check_access(desk.request(options=ON_GROUP))
     assert {request.method for request in desk.lepton.requests} == {"GET"}
