@@ -73,7 +73,7 @@ def entry_for(
         script,
         payload,
         env=_environment(job, results_root, credentials),
-        secrets=_secrets(request, uses_store, credentials),
+        secrets=_secrets(request, uses_store, _embeds_runner(request), credentials),
     )
 
 
@@ -161,13 +161,18 @@ def _environment(job: Job, results_root: str | None, credentials: Credentials) -
     return {**{name: value for name, value in known.items() if value}, **job.request.env}
 
 
-def _secrets(request: JobRequest, uses_store: bool, credentials: Credentials) -> dict[str, str]:
+def _embeds_runner(request: JobRequest) -> bool:
+    """Whether the command comes from `build_entrypoint`: what its plan needs cannot be seen from outside."""
+    return isinstance(request.command, str) and bundle.marks(request.command)
+
+
+def _secrets(request: JobRequest, uses_store: bool, uses_all: bool, credentials: Credentials) -> dict[str, str]:
     """Names of credentials that the job needs and the user has."""
     text = json.dumps(request.model_dump(mode="json", include=_URI_FIELDS))
     wanted: dict[str, tuple[str, ...]] = {}
     if uses_store or "s3://" in text:
         wanted.update(_S3_SECRETS)
-    if request.model or any(scheme in text for scheme in _HUB_SCHEMES):
+    if uses_all or request.model or any(scheme in text for scheme in _HUB_SCHEMES):
         wanted.update(_HUB_SECRETS)
     found = {
         variable: next((name for name in names if credentials.has(name)), "") for variable, names in wanted.items()

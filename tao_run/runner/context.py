@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, Mapping, Set
 
 from . import log
 from .errors import OutputError
+from .objects.base import settings_from
 from .plan import Plan
 from .uris import bucket_path, join, scheme_of
 
@@ -59,9 +60,7 @@ def make_context(plan: Plan, env: Mapping[str, str]) -> Context:
     work, persistent = _work_directory(plan, env, job_id, uri)
     context = Context(job_id, _number(env, "NODE_RANK", 0), _number(env, "NNODES", 1), work, uri, persistent)
     if context.rank == 0:
-        _make(os.path.dirname(context.marker))
-        with open(context.marker, "w", encoding="utf-8"):
-            pass
+        _mark(context.marker)
     if not persistent and not uri:
         log.warn(
             f"THE RESULTS WILL BE LOST when this job ends: {work} is inside the container. "
@@ -103,6 +102,15 @@ def _make(path: str) -> str:
     return path
 
 
+def _mark(path: str) -> None:
+    _make(os.path.dirname(path))
+    try:
+        with open(path, "w", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise OutputError(f"cannot write to {path}: {error.strerror}", "check space and rights of the mount") from None
+
+
 def _number(env: Mapping[str, str], name: str, default: int) -> int:
     text = env.get(name, "")
     return int(text) if text.isdigit() else default
@@ -116,15 +124,17 @@ def child_environment(env: Mapping[str, str], context: Context, buckets: Set[str
     child = {name: value for name, value in env.items() if name not in _OURS}
     child["TAO_JOB_ID"] = context.job_id
     child["TAO_RESULTS_DIR"] = context.work
-    access, secret = env.get("AWS_ACCESS_KEY_ID"), env.get("AWS_SECRET_ACCESS_KEY")
-    if access and secret and buckets and "CLOUD_METADATA" not in env:
+    store = settings_from(env)
+    if store.access_key and store.secret_key and buckets:
         entry = {
-            "cloud_region": env.get("CLOUD_REGION") or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "",
-            "access_key": access,
-            "secret_key": secret,
-            "endpoint_url": env.get("AWS_ENDPOINT_URL") or env.get("S3_ENDPOINT_URL") or "",
+            "cloud_region": store.region,
+            "access_key": store.access_key,
+            "secret_key": store.secret_key,
+            "endpoint_url": store.endpoint,
         }
-        child["CLOUD_METADATA"] = json.dumps({"aws": dict.fromkeys(sorted(buckets), entry)})
+        child.setdefault("AWS_ACCESS_KEY_ID", store.access_key)
+        child.setdefault("AWS_SECRET_ACCESS_KEY", store.secret_key)
+        child.setdefault("CLOUD_METADATA", json.dumps({"aws": dict.fromkeys(sorted(buckets), entry)}))
     return child
 
 

@@ -156,5 +156,5 @@ class Periodic:
         while not self._ended.wait(self._interval):
             try:
                 self._deliverer.deliver(final=False)
-            except RunnerError as error:
-                log.warn(f"{error.message}; it is tried again")
+            except (RunnerError, OSError) as error:
+                log.warn(f"{error}; it is tried again")

@@ -16,7 +16,8 @@ from typing import Dict, List, Optional, Tuple
 from .objects.base import ObjectInfo
 
 _PENDING = 500  # lines that a kill -9 may lose; the files themselves are kept, and their MD5 is asked
-Entry = Tuple[int, str, int]
+_MTIME_SLACK = 1.0  # some shared file systems keep whole seconds, some tell the exact time only later
+Entry = Tuple[int, str, float]
 
 
 class Index:
@@ -32,7 +33,7 @@ class Index:
     def record(self, bucket: str, key: str, path: str, etag: str) -> None:
         """The file at `path` is the object `key` with this ETag."""
         found = os.stat(path)
-        entry = (found.st_size, etag, found.st_mtime_ns)
+        entry = (found.st_size, etag, found.st_mtime)
         folder, name = posixpath.split(key)
         journal = self._journal(bucket, folder)
         with self._lock:
@@ -52,8 +53,11 @@ class Index:
             with open(journal, "ab", buffering=0) as file:
                 file.write(("\n" + "\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
 
-    def fresh(self, bucket: str, info: ObjectInfo, path: str) -> bool:
-        """Whether the file at `path` is a whole copy of this very object."""
+    def fresh(self, bucket: str, info: ObjectInfo, path: str, adopt: bool = False) -> bool:
+        """Whether the file at `path` is a whole copy of this very object.
+
+        `adopt`: read a file that nobody recorded (put there by other means, or before a crash): its MD5 tells.
+        """
         try:
             found = os.stat(path)
         except OSError:
@@ -62,19 +66,15 @@ class Index:
             return False
         entry = self._entry(bucket, info.key)
         if entry is not None:
-            return entry == (info.size, info.etag, found.st_mtime_ns)
-        return self._adopt(bucket, info, path)
+            same_time = abs(entry[2] - found.st_mtime) <= _MTIME_SLACK
+            return entry[:2] == (info.size, info.etag) and same_time
+        return adopt and self._adopt(bucket, info, path)
 
     def _adopt(self, bucket: str, info: ObjectInfo, path: str) -> bool:
-        """A file that nobody recorded (put there by other means, or before a crash): its MD5 tells, if it can."""
         if len(info.etag) != 32 or _md5(path) != info.etag:
             return False
         self.record(bucket, info.key, path, info.etag)
         return True
-
-    def known(self, bucket: str, prefix: str) -> bool:
-        """Whether anything of this folder was ever recorded."""
-        return bool(self._load(self._journal(bucket, prefix)))
 
     def _entry(self, bucket: str, key: str) -> Optional[Entry]:
         folder, name = posixpath.split(key)

@@ -70,6 +70,8 @@ class Job:
             return self._fail(self._say(InputError(error.message, error.hint)), deliverer)
         except RunnerError as error:
             return self._fail(self._say(error), deliverer)
+        except OSError as error:
+            return self._fail(self._say(_of_system(error)), deliverer)
 
     def _begin(self) -> None:
         context, plan = self.context, self._plan
@@ -107,8 +109,9 @@ class Job:
         """Write the spec and fill in the command."""
         context, plan = self.context, self._plan
         names = {**inputs, **outputs.names, "job_id": context.job_id, "results_dir": context.work}
-        if plan.split_id is not None:
-            names["split_id"] = plan.split_id
+        split_id = plan.split_id if plan.split_id is not None else self._env.get("TAO_SPLIT_ID")
+        if split_id is not None:
+            names["split_id"] = split_id
         if self._data.has_spec:
             found = resume(self._data.value, context.work, self._stage.root, self._env)
             if found:
@@ -150,7 +153,11 @@ class Job:
         try:
             action()
         except RunnerError as error:
-            return code or self._say(error)
+            own = self._say(error)
+            return code or own
+        except OSError as error:
+            own = self._say(_of_system(error))
+            return code or own
         return code
 
     def _fail(self, code: int, deliverer: Optional[Deliverer]) -> int:
@@ -177,3 +184,8 @@ class Job:
         self._stage.close()
         self._packages.close()
         shutil.rmtree(self._private, ignore_errors=True)
+
+
+def _of_system(error: OSError) -> RunnerError:
+    """A full disk, a missing right: whatever the system refuses, in one line."""
+    return RunnerError(f"{error.filename or 'the system'}: {error.strerror or error}", "check space and rights")

@@ -14,12 +14,12 @@ import threading
 import time
 import uuid
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from .stop import Stop
 
 TOUCH_SECONDS = 10.0
-STALE_SECONDS = 60.0
+STALE_SECONDS = 120.0
 _POLL_SECONDS = 0.5
 
 
@@ -68,21 +68,21 @@ def hold(path: str, stop: Stop, on_wait: Callable[[], None], stale: float = STAL
         yield
     finally:
         released.set()
-        if (_read(path) or {}).get("token") == me["token"]:
+        if (_look(path)[0] or {}).get("token") == me["token"]:
             _unlink(path)
 
 
 def _acquire(path: str, me: Dict[str, Any], stop: Stop, on_wait: Callable[[], None], stale: float) -> None:
     waited = False
-    last_seen, changed = None, time.monotonic()
+    last_seen: Any = None
+    changed = time.monotonic()
     while not _take(path, me):
         if not waited:
             waited = True
             on_wait()
-        seen = _fingerprint(path)
-        if seen != last_seen:
-            last_seen, changed = seen, time.monotonic()
-        holder = _read(path)
+        holder, touched = _look(path)
+        if touched != last_seen:
+            last_seen, changed = touched, time.monotonic()
         if (holder and is_dead(holder)) or time.monotonic() - changed > stale:
             _break(path, holder)
             continue
@@ -117,25 +117,22 @@ def _take_without_links(path: str, me: Dict[str, Any]) -> bool:
 
 def _break(path: str, holder: Optional[Dict[str, Any]]) -> None:
     """Remove the lock of a dead holder, unless somebody else has just done so and taken it."""
-    if _read(path) == holder:
+    if _look(path)[0] == holder:
         _unlink(path)
 
 
-def _fingerprint(path: str) -> Optional[tuple]:  # type: ignore[type-arg]
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
-
-
-def _read(path: str) -> Optional[Dict[str, Any]]:
+def _look(path: str) -> Tuple[Optional[Dict[str, Any]], Any]:
+    """The holder, and what changes whenever it touches the lock. Opening makes NFS ask its server again."""
     try:
         with open(path, encoding="utf-8") as file:
+            found = os.fstat(file.fileno())
+            touched = (found.st_ino, found.st_mtime_ns)
             data = json.load(file)
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
+    except OSError:
+        return None, None
+    except ValueError:
+        return None, touched
+    return (data if isinstance(data, dict) else None), touched
 
 
 def _keep_alive(path: str, released: threading.Event) -> None:

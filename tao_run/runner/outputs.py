@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import log
 from .context import Context
@@ -50,6 +50,7 @@ class Outputs:
         self._read, self._write = read, write
         self._folders = _distinct_names([item.key for item in declared if item.is_path])
         self.names: Dict[str, str] = {}
+        self._left: Set[str] = set()
         self.targets = [self._resolve(item) for item in declared]
 
     def _resolve(self, declared: Output) -> Target:
@@ -112,7 +113,9 @@ class Outputs:
             return [Tree(target.path, join_uri(self._ranked(context.uri), name), skip)]
         if context.persistent and not _on_a_mount(target.path):
             return [Tree(target.path, os.path.join(context.work, name), skip)]
-        log.say(f"output {target.key} stays where it is, at {target.path}")
+        if target.key not in self._left:
+            self._left.add(target.key)
+            log.say(f"output {target.key} stays where it is, at {target.path}")
         return []
 
     # -- at the end ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from .uris import Uri, confined
 _TEMPORARY_DAYS = 1.0
 _WILDCARDS = "*?["
 _LOOKUPS = 16
+_READERS = 4
 _ASK_DELAYS = (1.0, 3.0)  # a container's network may come up after the container
 
 
@@ -129,7 +130,7 @@ class Stage:
         if self._missing(items):
             with lock.hold(self._lock_path(uri), self._stop, lambda: self._say_waiting(uri)):
                 self.index.forget_loaded()
-                missing = self._missing(items)
+                missing = self._adopt(self._missing(items))
                 moved.fetched_files, moved.fetched_bytes = len(missing), sum(item.size for item in missing)
                 self._fetch(uri, missing)
         if not moved.fetched_files:
@@ -137,18 +138,29 @@ class Stage:
         return moved
 
     def _missing(self, items: Sequence[Fetch]) -> List[Fetch]:
-        missing = [item for item in items if not self._fresh(item)]
-        self.index.flush()
-        return missing
+        return [item for item in items if not self._fresh(item)]
 
-    def _fresh(self, item: Fetch) -> bool:
+    def _fresh(self, item: Fetch, adopt: bool = False) -> bool:
         if self._refresh_since is not None:
             try:
                 if os.stat(item.path).st_mtime < self._refresh_since:
                     return False
             except OSError:
                 return False
-        return self.index.fresh(item.bucket, ObjectInfo(item.key, item.size, item.etag), item.path)
+        return self.index.fresh(item.bucket, ObjectInfo(item.key, item.size, item.etag), item.path, adopt)
+
+    def _adopt(self, items: Sequence[Fetch]) -> List[Fetch]:
+        """Take over files that are there unrecorded and are the same; returns the others. Reads them."""
+        known: Set[str] = set()
+
+        def look(item: Fetch) -> None:
+            if self._fresh(item, adopt=True):
+                known.add(item.path)
+
+        there = [item for item in items if os.path.exists(item.path)]
+        run_all((partial(look, item) for item in there), _READERS, self._stop, lambda: None)
+        self.index.flush()
+        return [item for item in items if item.path not in known]
 
     def _fetch(self, uri: Uri, items: Sequence[Fetch]) -> None:
         if not items:

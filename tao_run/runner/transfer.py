@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import threading
 from functools import partial
 from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
@@ -83,7 +85,7 @@ class Transfers:
             with _Disk(item.path):
                 with open(temporary, "wb", buffering=0) as file:
                     _write_all(file.fileno(), data, 0)
-                os.rename(temporary, item.path)
+                _move(temporary, item.path)
         done(item, etag or item.etag)
         progress.add(1, item.size)
 
@@ -167,7 +169,7 @@ class _Streams:
         if last:
             with _Disk(self.item.path):
                 os.close(self.file)
-                os.rename(self.temporary, self.item.path)
+                _move(self.temporary, self.item.path)
             self.done(self.item, self.item.etag)
             self.progress.add(1, 0)
 
@@ -195,6 +197,19 @@ class _Disk:
 def _make_folder(folder: str) -> None:
     with _Disk(folder):
         os.makedirs(folder, exist_ok=True)
+
+
+def _move(temporary: str, path: str) -> None:
+    """Give a finished file its name, also where a part of the root is another file system."""
+    try:
+        os.rename(temporary, path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        beside = f"{path}.{os.getpid()}.tao-run"
+        shutil.copyfile(temporary, beside)
+        os.rename(beside, path)
+        os.unlink(temporary)
 
 
 def _write_all(file: int, data: Any, offset: int) -> None:

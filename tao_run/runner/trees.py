@@ -40,7 +40,7 @@ def walk(tree: Tree, excludes: Sequence[str]) -> Iterator[Found]:
 
 def _folder(tree: Tree, folder: str, inside: str, excludes: Sequence[str], seen: Set[str]) -> Iterator[Found]:
     real = os.path.realpath(folder)
-    if real in seen or real in tree.skip or folder in tree.skip:
+    if real in seen or _skipped(tree, real):
         return
     seen.add(real)
     try:
@@ -54,8 +54,21 @@ def _folder(tree: Tree, folder: str, inside: str, excludes: Sequence[str], seen:
         if entry.is_dir():
             if not excluded(relative + "/", excludes):
                 yield from _folder(tree, entry.path, relative, excludes, seen)
-        else:
+        elif not (entry.is_symlink() and _skipped(tree, os.path.realpath(entry.path))):
             yield from _file(entry.path, relative, excludes)
+
+
+def _skipped(tree: Tree, real: str) -> bool:
+    """Whether a real path is in a directory to skip. A tree that itself lies in one (a mount) keeps its own."""
+    root = os.path.realpath(tree.root)
+    return any(
+        _within(real, skip) and not (_within(root, skip) and _within(real, root))
+        for skip in map(os.path.realpath, tree.skip)
+    )
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _file(path: str, relative: str, excludes: Sequence[str]) -> Iterator[Found]:

@@ -205,6 +205,8 @@ def test_secrets_travel_by_name_and_only_those_that_are_needed_and_there() -> No
         "NGC_KEY": "NGC_KEY",
     }
     assert entry_of(job_of(command="x", inputs={"/d": "s3://bucket/x"}), {}).secrets == {}
+    embedded = job_of(command=build_entrypoint(command="x", specs={"m": "hf_model://a/b"})["command"])
+    assert set(entry_of(embedded, KEYS).secrets) == {*s3, "HF_TOKEN", "NGC_KEY"}
     mine = entry_of(job_of(command="x", secrets=["TOKEN=HF_TOKEN"]), KEYS)
     assert mine.secrets == {"TOKEN": "HF_TOKEN"}
     entry = entry_of(job_of(command="x", spec={"a": "s3://bucket/x"}), KEYS)

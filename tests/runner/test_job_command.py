@@ -87,6 +87,18 @@ def test_names_in_a_spec_are_filled_but_interpolations_are_not(container: Contai
     }
 
 
+def test_the_split_comes_from_the_platform_too(container: Container) -> None:
+    assert container.run({"TAO_SPLIT_ID": "4"}, command="echo {split_id}").out == "4\n"
+
+
+def test_a_full_disk_is_one_line(container: Container) -> None:
+    (container.root / "results").mkdir()
+    (container.root / "results" / "job1").write_text("a file is in the way")
+    ran = container.run(command="true", spec={})
+    assert ran.code == 73
+    assert "cannot make" in ran.log and "Traceback" not in ran.log
+
+
 def test_args_are_appended_as_words(container: Container) -> None:
     args = {"name": "it's; rm -rf $HOME", "n": 3, "on": True, "off": False, "none": None, "many": ["a", 1], "-x": "y"}
     ran = container.run(command=f"{SHOW[0]} -c '{SHOW[2]}' run", args=args, flags=["--verbose", "two words"])

@@ -51,6 +51,7 @@ def test_a_cut_or_edited_file_is_fetched_again(cloud: Container, s3: S3Service, 
     run(cloud, mount, f"s3://{bucket}/d")
     (mount / bucket / "d" / "1").write_bytes(b"11")
     (mount / bucket / "d" / "2").write_bytes(b"zzz")
+    os.utime(mount / bucket / "d" / "2", (1, 1))
     assert run(cloud, mount, f"s3://{bucket}/d") == "111222"
 
 

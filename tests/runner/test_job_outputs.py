@@ -124,6 +124,27 @@ def test_links_are_followed_once_and_special_files_left_out(cloud: Container, s3
     assert delivered(s3, bucket) == {"linked/f": b"f", "file": b"f"}
 
 
+def test_links_to_inputs_do_not_go_back(cloud: Container, s3: S3Service, bucket: str) -> None:
+    s3.put(bucket, {"data/x": b"x", "one": b"1"})
+    for mount in (None, str(cloud.root / "mount")):
+        ran = cloud.run(
+            {"TAO_RESULTS_ROOT": "" if mount else str(cloud.root / "results")},
+            command="cd {results_dir}; ln -sfn {d} linked; ln -sf {o} one; echo own > own",
+            inputs={"d": f"s3://{bucket}/data", "o": f"s3://{bucket}/one"},
+            mount=mount,
+        )
+        assert ran.code == 0, ran.log
+        assert sorted(delivered(s3, bucket)) == ["data/x", "one", "own"]
+        s3.client().delete_object(Bucket=bucket, Key="results/job1/own")
+
+
+def test_a_failed_upload_is_said_and_does_not_hide_the_commands_own_failure(cloud: Container, bucket: str) -> None:
+    remove = "import boto3; b = boto3.resource('s3').Bucket('" + bucket + "'); b.objects.delete(); b.delete()"
+    ran = cloud.run(command=f'{sys.executable} -c "{remove}"; echo x > {{results_dir}}/x; exit 5')
+    assert ran.code == 5, ran.log
+    assert f"results could not be uploaded to s3://{bucket}/results/job1: there is no bucket {bucket}" in ran.log
+
+
 def test_spec_outputs_are_filled_in(cloud: Container, s3: S3Service, bucket: str) -> None:
     ran = cloud.run(
         command="cat {config_path}; echo m > {export.onnx_file}; mkdir -p {rel} {other}; echo e > {other}/x",

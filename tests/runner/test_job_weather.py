@@ -25,8 +25,10 @@ def proxy(s3: S3Service) -> Iterator[TcpProxy]:
 
 def cut_until(done: threading.Event, proxy: TcpProxy, every: float, cuts: list[int]) -> threading.Thread:
     def cut() -> None:
-        while not done.wait(every) and len(cuts) < 12:
-            cuts.append(proxy.cut())
+        while not done.wait(every) and len(cuts) < 8:
+            cut_now = proxy.cut()
+            if cut_now:
+                cuts.append(cut_now)
 
     thread = threading.Thread(target=cut)
     thread.start()
