@@ -22,7 +22,7 @@ class Data:
         given = plan.spec if plan.mode == "config" else plan.args
         self.value: Dict[str, Any] = json.loads(json.dumps(given)) if _plain(given) else _copied(given or {})
         self._used = template.names_in(plan.command) | {
-            name for text in _texts(self.value) for name in template.names_in(text)
+            name for text in template.texts_in(self.value) for name in template.names_in(text)
         }
         self._mode = plan.mode
         if plan.mode == "args" and self._nested:
@@ -83,14 +83,6 @@ def _nested(flat: Mapping[str, Any]) -> Dict[str, Any]:
     for key, value in flat.items():
         keys.put(data, key, value)
     return data
-
-
-def _texts(data: Any) -> List[str]:
-    if isinstance(data, dict):
-        return [text for value in data.values() for text in _texts(value)]
-    if isinstance(data, list):
-        return [text for value in data for text in _texts(value)]
-    return [data] if isinstance(data, str) else []
 
 
 def command_text(plan: Plan, data: Data, names: Mapping[str, str]) -> str:

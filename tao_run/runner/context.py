@@ -9,12 +9,13 @@ import re
 import tempfile
 import uuid
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Mapping, Set
+from typing import Dict, Mapping, Set
 
 from . import log
 from .errors import OutputError
 from .objects.base import settings_from
 from .plan import Plan
+from .template import texts_in
 from .uris import bucket_path, join, scheme_of
 
 _S3_URI = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])")
@@ -141,22 +142,11 @@ def child_environment(env: Mapping[str, str], context: Context, buckets: Set[str
 def declared_buckets(plan: Plan, context: Context, env: Mapping[str, str]) -> Set[str]:
     """Every bucket that the plan names anywhere, and those of the results."""
     texts = [plan.command, context.uri]
-    texts += [text for declared in plan.inputs for text in _texts(declared.uri)]
+    texts += [text for declared in plan.inputs for text in texts_in(declared.uri)]
     texts += [output.uri or "" for output in plan.outputs]
-    texts += [*_texts(plan.spec), *_texts(plan.args)]
+    texts += [*texts_in(plan.spec), *texts_in(plan.args)]
     found = {bucket for text in texts for bucket in _S3_URI.findall(text)}
     return found | ({env["S3_BUCKET_NAME"]} if env.get("S3_BUCKET_NAME") else set())
-
-
-def _texts(data: Any) -> Iterator[str]:
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, dict):
-        for value in data.values():
-            yield from _texts(value)
-    elif isinstance(data, (list, tuple)):
-        for value in data:
-            yield from _texts(value)
 
 
 def secret_values(env: Mapping[str, str]) -> Set[str]:

@@ -51,10 +51,3 @@ class Stop:
         while time.monotonic() < until:
             self.check()
             time.sleep(min(_SLICE, seconds))
-
-
-class Never(Stop):
-    """For the last upload, which a signal must not cut short."""
-
-    def install(self) -> None:
-        """Leave the signals to the real one."""

@@ -31,6 +31,18 @@ def fill_data(data: Any, values: Mapping[str, str]) -> Any:
     return data
 
 
+def texts_in(data: Any) -> Iterator[str]:
+    """All strings of nested data, without keys."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict):
+        for value in data.values():
+            yield from texts_in(value)
+    elif isinstance(data, (list, tuple)):
+        for value in data:
+            yield from texts_in(value)
+
+
 def fill_bash(text: str, values: Mapping[str, str]) -> str:
     """Replace known names in bash text so that each value arrives as one piece, whatever characters it has.
 

@@ -55,6 +55,7 @@ def test_all_that_was_tried_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     make_wheel(tmp_path / "w", "tao_test_broken", "import does_not_exist_anywhere\n")
     packages = Packages({"TAO_RUN_WHEELS": str(tmp_path / "w")})
     assert not packages.find("tao_test_broken", "tao_test_broken")
+    packages.close()
     error = packages.error("it needs tao_test_broken")
     assert "tao_test_broken-1.0-py3-none-any.whl does not work with Python" in error.message
     assert "pip install tao_test_broken failed" in error.message
