@@ -48,6 +48,8 @@ def fill_bash(text: str, values: Mapping[str, str]) -> str:
 
     Outside quotes the value is quoted; inside quotes it is written so that it stays inside them.
     """
+    if not names_in(text) & set(values):
+        return text
     pieces = []
     done = 0
     for start, end, name, quote in _placeholders(text):

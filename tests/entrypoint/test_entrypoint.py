@@ -194,6 +194,17 @@ def test_a_large_command_becomes_a_payload(tmp_path: pathlib.Path) -> None:
     assert run(entry.script, TAO_RUN_PAYLOAD=str(path)).stdout.count("\n") == 20_000
 
 
+def test_an_entry_point_with_a_large_spec_is_a_command_like_any_other(tmp_path: pathlib.Path) -> None:
+    blob = "".join(random.Random(3).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=500_000))
+    command = build_entrypoint(command="cat {config_path} | wc -c", specs={"blob": blob})["command"]
+    entry = entry_of(job_of(command=command))
+    assert entry.payload == command.encode()
+    path = tmp_path / "payload"
+    path.write_bytes(entry.payload)
+    done = run(entry.script, TAO_RUN_PAYLOAD=str(path), TAO_RESULTS_ROOT=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "500011\n"), done.stderr
+
+
 def test_secrets_travel_by_name_and_only_those_that_are_needed_and_there() -> None:
     s3 = {"AWS_ACCESS_KEY_ID": "ACCESS_KEY", "AWS_SECRET_ACCESS_KEY": "SECRET_KEY"}
     assert entry_of(job_of(command="x"), KEYS).secrets == {}
