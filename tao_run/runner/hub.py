@@ -6,7 +6,7 @@ import os
 from typing import Any, List, Mapping, Optional, Tuple
 
 from . import log
-from .errors import InputError
+from .errors import Absent, InputError
 from .packages import Packages
 from .stage import Moved, Stage
 from .stop import Stop
@@ -50,7 +50,7 @@ class Hubs:
         if inner:
             path = os.path.join(folder, inner)
             if not os.path.exists(path):
-                raise InputError(f"{uri.text} is not there", f"{repo} has no {inner}")
+                raise Absent(f"{uri.text} is not there", f"{repo} has no {inner}")
             return path, _moved([path] if os.path.isfile(path) else _files_below(path))
         return checkpoint_in(folder, paths), _moved(paths)
 
@@ -72,7 +72,7 @@ class Hubs:
         except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
             reason = type(error).__name__.replace("NotFoundError", "").lower()
             fix = "check the name; a private one needs HF_TOKEN"
-            raise InputError(f"Hugging Face has no such {reason}: {uri.text}", fix) from None
+            raise Absent(f"Hugging Face has no such {reason}: {uri.text}", fix) from None
         except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise InputError(f"{uri.text} could not be fetched: {first}", "check network, proxy and HF_TOKEN") from None

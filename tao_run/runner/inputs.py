@@ -65,7 +65,7 @@ class Fetcher:
 
     def _unpacked(self, path: str, paths: List[str], declared: Input) -> str:
         """Unpack archives: a single one takes the place of the input, those in a folder go beside themselves."""
-        if declared.container_path and stem(declared.container_path):
+        if declared.place and stem(declared.place):
             return path  # wanted under the name of an archive: as it is
         archives = [each for each in paths if stem(os.path.basename(each))]
         if not archives:
@@ -110,9 +110,8 @@ class Inputs:
         if local is REMOVE:
             self._write(declared.key, REMOVE)
             return
-        place = declared.key if declared.is_path else declared.container_path
-        if place:
-            local = link(local, place)
+        if declared.place:
+            local = link(local, declared.place)
         self.names[declared.key] = self.names[declared.key.replace("-", "_")] = _as_text(local)
         if not declared.is_path:
             self._write(declared.key, local)
@@ -143,7 +142,7 @@ class Inputs:
         if declared.selective is None:
             return None
         name = declared.selective.annotation
-        found = self.names.get(name) or self._read(name)
+        found = name if scheme_of(name) else self.names.get(name) or self._read(name)
         if isinstance(found, str) and scheme_of(found):
             found, _ = self._fetcher.local_path(found, Input(name), None)
         if not isinstance(found, str) or not os.path.isfile(found):

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from . import log
-from .errors import InputError, Transient
+from .errors import Absent, InputError, Transient
 from .parallel import retrying, run_all
 from .stop import Stop
 from .uris import Uri, confined
@@ -75,11 +75,11 @@ class Ngc:
         self._token: Optional[str] = None
 
     def fetch(self, uri: Uri, folder: str, scratch: str) -> List[str]:
-        """Have the version's files below `folder`; returns their relative paths. Raises InputError, Stopped."""
+        """Have the version's files below `folder`; returns their relative paths. Raises Absent, InputError, Stopped."""
         wanted = parse(uri)
         files = [file for file in self._files(wanted, uri) if wanted.file in (None, file.path)]
         if not files:
-            raise InputError(f"{uri.text} is not there", "check model, version and file on catalog.ngc.nvidia.com")
+            raise Absent(f"{uri.text} is not there", "check model, version and file on catalog.ngc.nvidia.com")
         missing = [file for file in files if not _present(os.path.join(folder, confined(file.path)), file.size)]
         progress = log.Progress(f"fetched {uri.text}", len(missing), sum(max(0, file.size) for file in missing))
         tasks = (
@@ -175,7 +175,7 @@ class Ngc:
             state = "does not accept NGC_KEY" if self._key else "wants a key: NGC_KEY is not set"
             return InputError(f"NGC {state} for {what} ({status})", "check NGC_KEY and the access of its organisation")
         if status == 404:
-            return InputError(f"NGC has no {what}", "check model and version on catalog.ngc.nvidia.com")
+            return Absent(f"NGC has no {what}", "check model and version on catalog.ngc.nvidia.com")
         if status >= 500 or status == 429:
             return Transient(f"NGC answered {status} for {what}")
         return InputError(f"NGC answered {status} for {what}")

@@ -41,6 +41,11 @@ class Input:
         """Whether the key itself says where the input has to be in the container."""
         return self.key.startswith(("/", "./", "../"))
 
+    @property
+    def place(self) -> Optional[str]:
+        """Where the command wants the input, if it does not take it where it is."""
+        return self.key if self.is_path else self.container_path
+
 
 @dataclass(frozen=True)
 class Output:

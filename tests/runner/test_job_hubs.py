@@ -69,6 +69,14 @@ def test_refusals_of_hugging_face_are_told_apart(
     assert "Traceback" not in ran.log
 
 
+def test_an_optional_model_that_is_not_there_is_left_out(container: Container, hugging_face: Hub) -> None:
+    inputs = {"m": {"uri": "hf_model://org/other", "optional": True}, "n": {"uri": "hf_model://org/name/no.pth"}}
+    ran = container.run(command="cat {config_path}", spec={"m": "x", "k": 1}, inputs={"m": inputs["m"]})
+    assert ran.out == '"k": 1\n', ran.log
+    ran = container.run(command="true", spec={}, inputs={"n": inputs["n"]})
+    assert (ran.code, "org/name has no no.pth" in ran.log) == (66, True)
+
+
 def test_a_token_opens_a_gated_repository(container: Container, hugging_face: Hub) -> None:
     hugging_face.token = "hf-canary"
     ran = container.run({"HF_TOKEN": "hf-canary"}, command="true", spec={"m": "hf_model://org/name"})

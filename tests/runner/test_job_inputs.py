@@ -191,6 +191,15 @@ def test_archives_are_unpacked(cloud: Container, s3: S3Service) -> None:
     assert found["e"].name == "scenes"
 
 
+def test_an_archive_that_is_wanted_by_its_name_stays_one(cloud: Container, s3: S3Service) -> None:
+    bucket = s3.bucket()
+    s3.put(bucket, {"a.tar": tar_of({"a/x": b"x"}, "w")})
+    wanted, unpacked = cloud.root / "data" / "kept.tar", cloud.root / "data" / "unpacked"
+    inputs = {str(wanted): f"s3://{bucket}/a.tar", str(unpacked): f"s3://{bucket}/a.tar"}
+    ran = cloud.run(command=f"tar tf {wanted}; cat {unpacked}/x", inputs=inputs)
+    assert ran.out == "a/x\nx", ran.log
+
+
 def test_an_archive_that_would_write_elsewhere_stops_the_job(cloud: Container, s3: S3Service) -> None:
     bucket = s3.bucket()
     s3.put(bucket, {"bad.tar": tar_of({"../../escaped": b"x"}, "w"), "broken.tar.gz": b"\x1f\x8b nonsense"})
