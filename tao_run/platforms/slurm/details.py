@@ -30,6 +30,11 @@ _STEP_TROUBLE = ("OUT_OF_MEMORY", "FAILED", "NODE_FAIL", "TIMEOUT", "PREEMPTED",
 _SRUN_ERROR = re.compile(
     r"^(?:srun|slurmstepd|slurmd)[^:]*: error: (?:(?P<node>[\w.-]+): tasks? (?P<task>\d+)[^:]*: )?(?P<words>.*)"
 )
+# What SLURM says when it ends the other ranks after one has failed (--kill-on-bad-exit)
+_ENDED_WITH_IT = re.compile(
+    r"^(slurmstepd\S*: error: \*\*\* STEP \S+ ON \S+ CANCELLED AT \S+ \*\*\*"
+    r"|srun\S*: error: [\w.-]+: tasks? [\d,-]+: (Terminated|Killed)\b)"
+)
 
 
 def replicas(remote: Remote, job: Job, now: datetime) -> list[Replica]:
@@ -98,6 +103,7 @@ def evidence(remote: Remote, job: Job, now: datetime, log_tail: tuple[LogLine, .
     shown = _shown(answer)
     facts = {key.lower(): shown[key] for key in _FACTS if shown.get(key) not in (None, "", "(null)")}
     facts |= _pending_facts(status, shown, now)
+    log_tail = _without_victims(log_tail, _exit_codes(answer))
     for cells in _accounting(answer):
         if cells[6]:
             facts[f"max_rss_{cells[0].partition('.')[2] or 'job'}"] = cells[6]
@@ -108,6 +114,13 @@ def evidence(remote: Remote, job: Job, now: datetime, log_tail: tuple[LogLine, .
         log_tail=tuple(replace(line, kind="line") for line in log_tail),  # SLURM's words are evidence too
         facts=facts,
     )
+
+
+def _without_victims(lines: tuple[LogLine, ...], codes: Mapping[int, int]) -> tuple[LogLine, ...]:
+    """If a rank failed by itself, that the others were ended is no evidence of a cause."""
+    if not any(0 < code <= 128 for code in codes.values()):
+        return lines
+    return tuple(line for line in lines if not _ENDED_WITH_IT.match(line.text))
 
 
 def _shown(answer: Answer) -> dict[str, str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from tao_run.analysis import analyze
 from tao_run.jobs.model import JobState
 from tao_run.platforms.lifecycle import cancel, observe
 from tests.platforms.slurm.conftest import Site
@@ -69,6 +72,16 @@ def test_the_first_rank_that_fails_gives_the_exit_code_and_replicas_tell_theirs(
     assert replicas[2].phase == "Error"
     assert replicas[0].exit_code is None  # ended by SLURM because of rank 2
     assert [replica.node_group for replica in replicas] == ["batch"] * 3
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_that_srun_ends_the_others_is_not_taken_for_the_cause(site: Site, nodes: int) -> None:
+    fault = "raise ValueError('a fault of the program')"
+    job = site.submit(f'[ "$NODE_RANK" != {nodes - 1} ] || exec python3 -c "{fault}"; sleep 60', nodes=nodes)
+    status = site.ended(job)
+    found = analyze(site.adapter().evidence(replace(job, status=status)))
+    assert found is not None
+    assert (found.rule, found.err_class, found.retryable) == ("python-exception", "ERR_PROGRAM", False)
 
 
 def test_replicas_of_a_waiting_job_say_why_it_waits(site: Site) -> None:
