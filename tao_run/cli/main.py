@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
@@ -139,10 +140,12 @@ def run(arguments: list[str], runtime: Runtime) -> int:
     try:
         result = app(arguments, standalone_mode=False, obj=runtime, prog_name="tao-run")
     except TaoRunError as error:
+        _learn_secrets(runtime)
         if runtime.debug:
             runtime.output.traceback()
         return runtime.output.error(error)
     except _ClickError as error:
+        _learn_secrets(runtime)
         return runtime.output.usage_error(error)
     except (KeyboardInterrupt, typer.Abort):
         return runtime.output.error(runtime.interrupted())
@@ -153,10 +156,19 @@ def run(arguments: list[str], runtime: Runtime) -> int:
             runtime.output.traceback()
         return runtime.output.error(_system_fault(error))
     except Exception as error:  # noqa: BLE001 - the last line: a fault of ours, never shown as a traceback unasked
+        _learn_secrets(runtime)
         return runtime.output.internal_error(error, runtime.debug)
     if result == Interrupted.exit_code:  # Ctrl-C while the arguments were read: the parser ends silently
         return runtime.output.error(runtime.interrupted())
     return result if isinstance(result, int) else 0
+
+
+def _learn_secrets(runtime: Runtime) -> None:
+    """Before an error is shown: it may repeat a secret that was typed in the wrong place."""
+    from tao_run.credentials import Credentials
+
+    with contextlib.suppress(TaoRunError):
+        Credentials.load(runtime.environ)
 
 
 def _wanted_format(arguments: list[str]) -> Format | None:

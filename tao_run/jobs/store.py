@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shutil
 import sqlite3
 import stat
 import threading
@@ -22,6 +24,7 @@ from tao_run.userpaths import home, own_path
 
 _BUSY_SECONDS = 60
 _SHORTEST_PREFIX = 4
+_LITTLE = 1024 * 1024  # bytes: less is a full disk to SQLite, which asks for more than it writes
 
 
 def state_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -216,8 +219,10 @@ def _private_directory(directory: Path) -> None:
 
 def _record_error(path: Path, error: Exception) -> RecordError:
     text = str(error)
-    if "full" in text or getattr(error, "errno", None) == 28:
-        return RecordError(f"no space left for the record {path}: nothing was submitted", "free some space and repeat")
+    if "full" in text or getattr(error, "errno", None) == errno.ENOSPC or ("disk I/O" in text and _is_full(path)):
+        return RecordError(
+            f"no space left for the record {path}", "free some space and repeat; what was not recorded was not launched"
+        )
     if "malformed" in text or "not a database" in text:
         return RecordError(
             f"the record {path} is damaged and was left as it is",
@@ -226,6 +231,13 @@ def _record_error(path: Path, error: Exception) -> RecordError:
     if "locked" in text:
         return RecordError(f"the record {path} stays locked by another process", "end that process, or wait")
     return RecordError(f"the record {path} cannot be used: {text}", "check the directory's owner, mode and disk")
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < _LITTLE
+    except OSError:
+        return False
 
 
 def _observe(db: sqlite3.Connection, job_id: str, status: JobStatus) -> None:

@@ -8,6 +8,9 @@ from tao_run.cli.output.views import table, view
 from tao_run.cli.rows import JobRow, StatusList
 from tao_run.jobs.durations import short_duration
 
+# what one job's own status shows as well
+_SPARE = ("RESULTS", "PLATFORM", "READY", "REASON")
+
 
 @view(StatusList)
 def status_list(result: StatusList, output: Output) -> None:
@@ -18,7 +21,7 @@ def status_list(result: StatusList, output: Output) -> None:
         _one_job(result.jobs[0], output)
     else:
         columns = ("ID", "NAME", "PLATFORM", "STATE", "REASON", "READY", "AGE", "RESULTS")
-        table(output, columns, [_status_cells(row) for row in result.jobs], keep=("ID", "STATE"))
+        table(output, columns, [_status_cells(row) for row in result.jobs], keep=("ID", "STATE"), spare=_SPARE)
     for note in result.notes:
         output.note(note)
 

@@ -21,6 +21,7 @@ _VIEWS = {
     "tao_run.storage": "tao_run.cli.output.storage",
     "tao_run.analysis": "tao_run.cli.output.analysis",
 }
+_BETWEEN = 3  # blanks between two columns
 _registered: dict[type[Any], Callable[[Any, Output], None]] = {}
 
 
@@ -43,17 +44,41 @@ def text_view(result: Any, output: Output) -> None:
     _registered[kind](result, output)
 
 
-def table(output: Output, columns: Sequence[str], rows: Iterable[Sequence[str]], keep: Sequence[str] = ()) -> None:
-    """Draw a table. Columns named in `keep` are never cut; text from outside appears as it is."""
+def table(
+    output: Output,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    keep: Sequence[str] = (),
+    spare: Sequence[str] = (),
+) -> None:
+    """Draw a table. Columns named in `keep` are never cut; text from outside appears as it is.
+
+    On a terminal that is too narrow the columns of `spare` are left out, the first one first.
+    """
     from rich.table import Table
     from rich.text import Text
 
+    console = output.console()
+    columns, rows = _fitting(console.width, columns, list(rows), spare)
     drawn = Table(box=_line_under_the_head() if output.interactive else None, pad_edge=False, header_style="bold")
     for column in columns:
         drawn.add_column(column, no_wrap=column in keep, overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(plain(cell).replace("\n", " ")) for cell in row))
-    output.console().print(drawn)
+    console.print(drawn)
+
+
+def _fitting(
+    width: int, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    widths = [max(map(len, cells)) + _BETWEEN for cells in zip(columns, *rows, strict=True)]
+    left_out: set[int] = set()
+    for name in spare:
+        if sum(size for n, size in enumerate(widths) if n not in left_out) <= width:
+            break
+        left_out.add(columns.index(name))
+    shown = [n for n in range(len(columns)) if n not in left_out]
+    return [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
 
 
 def _line_under_the_head() -> Any:

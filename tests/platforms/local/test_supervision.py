@@ -58,11 +58,9 @@ def runs(pid: int) -> bool:
 
 
 def test_a_daemon_left_behind_is_asked_to_end_and_costs_no_grace(sdk: LocalSDK, tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    daemon = f"trap 'echo yes > {asked}; exit' TERM; echo ready; sleep 1000 & wait"
-    job = start(
-        sdk, f'setsid bash -c "{daemon}" & until grep -q ready $0 2>/dev/null; do sleep 0.3; break; done; exit 0'
-    )
+    asked, ready = tmp_path / "asked", tmp_path / "ready"
+    daemon = f"trap 'echo yes > {asked}; exit' TERM; touch {ready}; sleep 1000 & wait"
+    job = start(sdk, f'setsid bash -c "{daemon}" & until test -e {ready}; do sleep 0.1; done')
     assert sdk.wait(job.id, interval=0.2).state is JobState.COMPLETE
     assert asked.read_text() == "yes\n"
 
