@@ -54,7 +54,7 @@ def tao(tmp_path: Path) -> Run:
 
 
 def test_the_commands_of_the_page(tao: Run, spool: Path) -> None:
-    commands = re.findall(r"^\$ tao-run (.*)$", PAGE, re.MULTILINE)
+    commands = re.findall(r"^tao-run (.*)$", PAGE, re.MULTILINE)
     assert len(commands) == 3
     for command in commands:
         done = tao(*command.replace("/tmp/spool", str(spool)).split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -45,6 +46,11 @@ class Ended:
         return json.loads(self.out)
 
 
+def _listen_to_ctrl_c() -> None:
+    """A shell without job control starts background processes deaf to SIGINT, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @dataclass
 class CommandLine:
     """tao-run with a state directory of its own."""
@@ -68,7 +74,7 @@ class CommandLine:
         command = [sys.executable, "-m", "tao_run", *arguments]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         environ: Mapping[str, str] = {**self.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        return subprocess.Popen(command, env=environ, text=True, **{**streams, **more})
+        return subprocess.Popen(command, env=environ, text=True, preexec_fn=_listen_to_ctrl_c, **{**streams, **more})
 
     def process(self, *arguments: str) -> Ended:
         """A process of its own, to its end."""
