@@ -1,4 +1,8 @@
-"""What `submit` asks on a terminal, in a fixed order; without a terminal a missing value is an error."""
+"""What `submit` asks on a terminal, in a fixed order; without a terminal a missing value is an error.
+
+Platform, monitoring and its interval, then the image to confirm. What was said on the command line is not asked.
+Which credentials are missing is told after that, by the launch checks.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +16,32 @@ from tao_run.errors import UsageError
 if TYPE_CHECKING:
     from tao_run.jobs.request import JobRequest
 
+_MINUTES = 5.0
 
-def ask_what_is_missing(runtime: Runtime, data: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Platform, and with it whether to watch and how often. Raises UsageError naming the option without a terminal."""
-    if data.get("platform"):
-        return data
+
+def ask_platform(runtime: Runtime) -> str:
+    """The platform. Raises UsageError naming the option without a terminal."""
     if not runtime.can_ask():
         raise UsageError("no platform given", "add --platform; `tao-run platforms` describes them")
     from tao_run.platforms.registry import canonical, names
 
-    platform = canonical(ask(runtime, f"platform ({', '.join(names())})"))
-    if isinstance(given, dict):
-        given["watch"] = agree(runtime, "watch it until it has ended?", default=True)
-        if given["watch"]:
-            given["interval"] = ask_number(runtime, "minutes between looks", given["interval"])
-    missing = _missing_credentials(runtime, platform)
-    if missing:
-        runtime.output.note(
-            f"not set for {platform}: {', '.join(missing)} (`tao-run platforms {platform}` says where to get them)"
-        )
-    return {**data, "platform": platform}
+    return canonical(ask(runtime, f"platform ({', '.join(names())})"))
+
+
+def ask_monitoring(runtime: Runtime, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether to watch, and how often, as far as that was not said."""
+    watch, interval = given["watch"], given["interval"]
+    if watch is None:
+        watch = agree(runtime, "watch it until it has ended?", default=True)
+    if watch and interval is None:
+        interval = ask_number(runtime, "minutes between looks", _MINUTES)
+    return monitoring({"watch": watch, "interval": interval})
+
+
+def monitoring(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether to watch, and how often: what was said, or the default."""
+    watch, interval = given["watch"], given["interval"]
+    return {"watch": watch is None or watch, "interval": _MINUTES if interval is None else interval}
 
 
 def confirm_image(runtime: Runtime, request: JobRequest, assume_yes: bool) -> None:
@@ -40,13 +50,3 @@ def confirm_image(runtime: Runtime, request: JobRequest, assume_yes: bool) -> No
         return
     if not agree(runtime, f"use image {request.image}?", default=True):
         raise UsageError("the image was not accepted", "name another one with --image")
-
-
-def _missing_credentials(runtime: Runtime, platform: str) -> list[str]:
-    from tao_run.catalog import load
-
-    try:
-        facts = load(environ=runtime.environ).platform(platform)
-    except UsageError:
-        return []  # a platform of somebody else's package is in no catalog
-    return runtime.credentials.missing(fact.name for fact in facts.required_credentials)

@@ -47,8 +47,8 @@ def submit(
     max_time: opt.MaxTime = None,
     label: opt.Label = None,
     option: opt.Option = None,
-    watch: opt.WatchFlag = True,
-    interval: opt.Interval = 5.0,
+    watch: opt.WatchFlag = None,
+    interval: opt.Interval = None,
     dry_run: opt.DryRunFlag = None,
     no_preflight: opt.NoPreflight = False,
     yes: opt.Yes = False,
@@ -90,6 +90,5 @@ def submit(
     keep_instance: own.KeepInstance = None,
     output: FormatOption = None,
 ) -> None:
-    """Everything the command line can say of a job."""
-    paths = {"spec": spec, "env_file": env_file, "skill_bank": skill_bank}  # not yet paths in what older typers parse
-    run_submit(runtime_of(ctx, output), {**ctx.params, **paths})
+    """Everything the command line can say of a job. Older typers leave paths in `params` as text."""
+    run_submit(runtime_of(ctx, output), {**ctx.params, "spec": spec, "env_file": env_file, "skill_bank": skill_bank})

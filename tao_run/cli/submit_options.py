@@ -56,8 +56,12 @@ Refresh = Annotated[bool, _option("--refresh", "Do not trust inputs kept on the 
 Split = Annotated[str | None, _option("--split", "Submit one job per split id: 0-7, or 0,3,5.", _RUN)]
 Splits = Annotated[int | None, _option("--splits", "Submit N jobs with split ids 0 to N-1.", _RUN, min=1, max=10_000)]
 Retries = Annotated[int | None, _option("--retries", "Submit again after infrastructure failures, N times.", _RUN)]
-WatchFlag = Annotated[bool, typer.Option("--watch/--detach", help="Watch it, or print its id and leave.")]
-Interval = Annotated[float, _option("--interval", "Minutes between looks while watching.", _RUN, min=0.001)]
+WatchFlag = Annotated[
+    bool | None, typer.Option("--watch/--detach", help="Watch it (the default), or print its id and leave.")
+]
+Interval = Annotated[
+    float | None, _option("--interval", "Minutes between looks while watching (default 5).", _RUN, min=0.001)
+]
 DryRunFlag = Annotated[
     str | None,
     typer.Option("--dry-run", metavar="", help="Print what would be sent; --dry-run=server also asks the server."),

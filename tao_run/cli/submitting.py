@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tao_run.cli.intake import ask_what_is_missing, confirm_image
+from tao_run.cli.intake import ask_monitoring, ask_platform, confirm_image, monitoring
 from tao_run.cli.interrupting import detached, while_submitting, while_submitting_group
 from tao_run.cli.outcomes import DryRun, Submitted
 from tao_run.cli.request_data import command_line_data, parse_splits, settings_of
@@ -55,10 +55,27 @@ def _read(runtime: Runtime, given: Mapping[str, Any]) -> Plan:
         runtime.output.note(f"using {path}")
         source = str(path)
         data = jobfile.lay_over(jobfile.read_job_file(path), data)
-    data = ask_what_is_missing(runtime, data, given)
+    _require_something_to_run(data)
+    data, given = _asked(runtime, data, given)
     request, count = jobfile.to_request(_with_platform_options(data, given), source)
     said = given["split"] is not None or given["splits"] is not None  # the command line wins over the file
     return Plan(request, parse_splits(given["split"], given["splits"] if said else count), given)
+
+
+def _asked(
+    runtime: Runtime, data: dict[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """With the platform, and where that had to be asked with how to watch: a dry run has nothing to watch."""
+    if data.get("platform"):
+        return data, {**given, **monitoring(given)}
+    data = {**data, "platform": ask_platform(runtime)}
+    how = monitoring(given) if given["dry_run"] is not None else ask_monitoring(runtime, given)
+    return data, {**given, **how}
+
+
+def _require_something_to_run(data: Mapping[str, Any]) -> None:
+    if not data.get("command") and not data.get("model"):
+        raise UsageError("nothing says what runs", "give a command after `--`, --model and --action, or a job file")
 
 
 def _job_file(given: Mapping[str, Any], data: Mapping[str, Any]) -> Path | None:
@@ -96,8 +113,7 @@ def _complete(runtime: Runtime, plan: Plan) -> Plan:
     for note in done.notes:
         runtime.output.note(note)
     _say_automl(runtime, done)
-    if done.request.command is None:
-        raise UsageError("nothing says what runs", "give a command after `--`, --model and --action, or a job file")
+    _require_something_to_run({"command": done.request.command})
     return replace(plan, request=done.request)
 
 

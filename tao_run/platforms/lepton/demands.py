@@ -42,9 +42,9 @@ class Demands:
             listed = ", ".join(sorted(offered)) or "none"
             yield Check("lepton.shape", "failed", f"{self._place.group} has no shape {wanted}", f"there are: {listed}")
         elif gpus is not None and gpus != offered[wanted].gpus:
-            detail = f"--gpus {gpus}, but shape {wanted} has {offered[wanted].gpus:g} GPUs"
+            detail = f"{gpus} GPUs per node are asked for, but shape {wanted} has {offered[wanted].gpus:g}"
             fewer = gpus < offered[wanted].gpus
-            yield Check("lepton.shape", "ok" if fewer else "failed", detail, "make them agree, or leave out --gpus")
+            yield Check("lepton.shape", "ok" if fewer else "failed", detail, "make --gpus and the shape agree")
 
     def _nodes(self) -> Iterator[Check]:
         group, nodes = self._place.group, self._request.nodes
