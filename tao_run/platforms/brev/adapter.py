@@ -80,7 +80,8 @@ class BrevSDK(Platform):
         ngc_key = self.credentials.value("NGC_KEY") if plan.container.registry else ""
         self._launching.add(job.id)
         try:
-            instance = launching.Launcher(self.fleet, plan, secrets, ngc_key, launch.payload).run()
+            parcels = self.store.directory / "brev" / "parcels"
+            instance = launching.Launcher(self.fleet, plan, secrets, ngc_key, launch.payload, parcels).run()
         finally:
             self._launching.discard(job.id)
         return backend_id(instance, job)
@@ -144,7 +145,10 @@ class BrevSDK(Platform):
         return self.poll([job])[job.id]
 
     def settle(self, job: Job) -> list[str]:
-        if not options_of(job.request).rented or job.backend_id is None:
+        options = options_of(job.request)
+        if job.backend_id is None:
+            return [] if options.rented else ending.clear(self.fleet, job)
+        if not options.rented:
             return []
         return ending.settle(self.fleet, job, self._saved(job), lambda: self._whole_log(job))
 

@@ -78,6 +78,18 @@ def settle(fleet: Fleet, job: Job, saved: Saved, log: Callable[[], Iterator[LogL
     return [*notes, f"instance {name} was deleted"]
 
 
+def clear(fleet: Fleet, job: Job) -> list[str]:
+    """Remove what a submission that was interrupted left on an instance. Never raises: a note says what is left."""
+    _, options = _place(job)
+    name = options.instance or ""
+    try:
+        if look_at(fleet, name, job.account) is not None:
+            fleet.cli.exec(name, scripts.remove(job.name))
+    except TaoRunError as error:
+        return [f"files of {job.name} may be left on {name} in ~/{scripts.ROOT}/{job.name} ({error.message})"]
+    return []
+
+
 def keep(fleet: Fleet, job: Job, kind: str, saved: Saved, log: Callable[[], Iterator[LogLine]]) -> list[str]:
     """Save the log and what is known of how the job ended, before they go. Returns a note if that fails."""
     name, _ = _place(job)

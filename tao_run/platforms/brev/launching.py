@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tao_run.errors import BackendUnreachable, TaoRunError
 from tao_run.platforms.brev import scripts
 from tao_run.platforms.brev.fleet import Fleet, LaunchFailed
+from tao_run.platforms.brev.parcels import parcel
 from tao_run.platforms.brev.plan import Plan
 
 _TRIES = 3
@@ -17,13 +17,21 @@ _PAUSE = 5.0  # seconds
 
 
 class Launcher:
-    """Launches one plan. `secrets` are values by container variable, `ngc_key` the registry's password."""
+    """Launches one plan. `secrets` are values by container variable, `ngc_key` the registry's password; files are
+    put together below `parcels`."""
 
     def __init__(
-        self, fleet: Fleet, plan: Plan, secrets: Mapping[str, str], ngc_key: str, payload: bytes | None
+        self,
+        fleet: Fleet,
+        plan: Plan,
+        secrets: Mapping[str, str],
+        ngc_key: str,
+        payload: bytes | None,
+        parcels: Path,
     ) -> None:
         self.fleet = fleet
         self.plan = plan
+        self._parcels = parcels
         self._files = _files(plan, secrets, ngc_key, payload)
         self._touched = self._set_off = False
 
@@ -43,13 +51,8 @@ class Launcher:
     def _stage(self, instance: str) -> None:
         self._touched = True
         self._exec(instance, scripts.prepare_directory())
-        with tempfile.TemporaryDirectory(prefix="tao-run-") as parent:
-            parcel = Path(parent) / self.plan.container.name
-            parcel.mkdir(mode=0o700)
-            for name, content in self._files.items():
-                (parcel / name).touch(0o600)
-                (parcel / name).write_bytes(content)
-            self._again(lambda: self.fleet.cli.copy(parcel, instance, scripts.ROOT + "/"))
+        with parcel(self._parcels, self.plan.container.name, self._files) as made:
+            self._again(lambda: self.fleet.cli.copy(made, instance, scripts.ROOT + "/"))
 
     def _start(self, instance: str) -> None:
         self._set_off = True

@@ -15,6 +15,7 @@ PAYLOAD_PATH = "/tao-run/payload"
 LABEL, GPU_LABEL = "tao-run.job", "tao-run.gpus"
 CODE_NO_DOCKER, CODE_NO_GPUS, CODE_LOGIN, CODE_PULL = 90, 91, 92, 93
 TRIVIAL = "echo ready"
+ABANDONED_MINUTES = 60  # staging a job takes no longer than this
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,10 @@ class Container:
 
 
 def prepare_directory() -> str:
-    """Make the place for jobs, for nobody else to look into."""
-    return f'umask 077; mkdir -p "$HOME/{ROOT}"'
+    """Make the place for jobs, for nobody else to look into. Secrets of submissions that were interrupted go."""
+    return f"""umask 077; mkdir -p "$HOME/{ROOT}" || exit
+find "$HOME/{ROOT}" -mindepth 2 -maxdepth 2 -type f "(" -name env -o -name login ")" -mmin +{ABANDONED_MINUTES} |
+  while IFS= read -r file; do [ -e "${{file%/*}}/launched" ] || rm -f "$file"; done"""
 
 
 def launch(name: str) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,8 @@ from tao_run.errors import (
 )
 from tao_run.jobs.model import JobState, LogQuery
 from tao_run.jobs.request import parse_request
+from tao_run.platforms.brev.parcels import parcel
+from tao_run.platforms.lifecycle import launcher_identity
 from tests.platforms.brev.conftest import CANARY, Desk
 
 ON_BOX = {"gpu_type": None, "instance": "box"}
@@ -65,6 +70,35 @@ def test_files_on_the_way_are_for_the_user_only(box: Desk, tmp_path: Path) -> No
     assert (seen.state, seen.reason, seen.message) == (JobState.PENDING, "Starting", "pulling mini:1")
     (box.cloud.instance("box") / "docker" / "slow_pull").unlink()
     assert box.wait(job).status.state is JobState.COMPLETE
+
+
+def test_files_that_a_killed_sender_left_on_this_machine_go_with_the_next_parcel(tmp_path: Path) -> None:
+    mine = launcher_identity().replace(":", ",")
+    dead = f"{socket.gethostname()},1,no-such-start"
+    for name in (f"{dead},a1b2", f"{mine},c3d4", "other-host,1,2,e5f6", "not ours"):
+        (tmp_path / name / "job").mkdir(parents=True)
+        (tmp_path / name / "job" / "env").write_text(CANARY)
+    with parcel(tmp_path, "tao-job", {"env": CANARY.encode()}) as made:
+        assert (made / "env").read_text() == CANARY
+        assert {made.stat().st_mode & 0o777, (made / "env").stat().st_mode & 0o777} == {0o700, 0o600}
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {f"{mine},c3d4", "other-host,1,2,e5f6", "not ours"}
+
+
+def test_files_of_a_killed_submission_go_from_the_instance(box: Desk) -> None:
+    """When the job is settled; and if nobody settles it, with a later submission."""
+    settled, forgotten, fresh = (box.build(options=ON_BOX) for _ in range(3))
+    top = box.cloud.instance("box") / "home" / ".tao-run"
+    for job in (settled, forgotten, fresh):
+        (top / job.name).mkdir(parents=True)
+        (top / job.name / "env").write_text(CANARY)
+    assert box.sdk.settle(settled) == []
+    assert not (top / settled.name).exists()
+    long_ago = time.time() - 7200
+    os.utime(top / forgotten.name / "env", (long_ago, long_ago))
+    box.wait(box.submit(options=ON_BOX))
+    assert not (top / forgotten.name / "env").exists()
+    assert (top / fresh.name / "env").exists(), "it may be on its way to be launched"
 
 
 def test_a_command_of_any_length_arrives(box: Desk) -> None:
