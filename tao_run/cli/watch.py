@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tao_run.cli.arguments import GroupOption, JobsArgument
+from tao_run.cli.interrupting import detached
 from tao_run.cli.runtime import FormatOption, Runtime, leave, runtime_of
 from tao_run.errors import UsageError
 from tao_run.jobs.durations import parse_duration
@@ -36,10 +37,11 @@ def watch(
     Never gives up by itself: hours of Pending, an unreachable backend and a sleeping laptop are waited out.
     Ctrl-C detaches, the jobs go on. Example: tao-run watch @last
     """
-    from tao_run.cli.watching import watch_jobs
-
     runtime = runtime_of(ctx, output)
     chosen = _chosen(runtime, jobs or [], group, everything)
+    runtime.interrupted = lambda: detached(chosen)
+    from tao_run.cli.watching import watch_jobs
+
     seconds = None if timeout is None else parse_duration(timeout)
     leave(watch_jobs(runtime, chosen, interval * 60.0, seconds, on_change))
 

@@ -36,14 +36,11 @@ def watch_jobs(
     causes = Causes(runtime)
     retry = AutomaticRetry(runtime.platform_of, runtime.store, causes.of, runtime.output.note)
     watcher = Watcher(jobs, runtime.platform_of, runtime.store, runtime.clock, interval, successor=retry)
+    runtime.interrupted = lambda: detached(list(watcher.jobs.values()))
     with face_for(runtime.output, runtime.clock, interval) as face:
         show = Show(runtime, face, causes, Notifier(on_change, runtime.output.note))
-        try:
-            for sweep in watcher.sweeps(timeout):
-                show.sweep(sweep, watcher.next_look)
-        except KeyboardInterrupt:
-            face.close()
-            raise detached(list(watcher.jobs.values())) from None
+        for sweep in watcher.sweeps(timeout):
+            show.sweep(sweep, watcher.next_look)
     code = outcome([job.status.state for job in watcher.jobs.values()])
     face.end(show.rows(), code)
     return code

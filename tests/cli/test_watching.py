@@ -166,11 +166,10 @@ def test_resume_starts_from_the_furthest_checkpoint(tao: CommandLine, tmp_path: 
 
 def test_ctrl_c_says_how_to_come_back(tao: CommandLine) -> None:
     import signal
-    import time
 
     job = submit(tao, "-o", "grace=1", "--", "sleep", "100")
     child = tao.start("watch", "@last")
-    time.sleep(1.5)
+    assert child.stdout is not None and job in child.stdout.readline()
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=30)
     assert child.returncode == 130

@@ -22,6 +22,7 @@ from tao_run.platforms.local import LocalSDK
 from tao_run.platforms.local.gpus import find_gpus
 from tao_run.platforms.local.jobdir import JobDir
 from tao_run.platforms.local.logs import TimeIndex
+from tao_run.platforms.local.processes import signal_process
 from tests.cli.harness import CommandLine
 
 
@@ -31,7 +32,8 @@ def sdk(tmp_path: Path) -> LocalSDK:
 
 
 def start(sdk: LocalSDK, command: str, **more: Any) -> Job:
-    return sdk.create_job(command=command, gpu_count=0, **more)
+    job: Job = sdk.create_job(command=command, gpu_count=0, **more)
+    return job
 
 
 def directory(sdk: LocalSDK, job: Job) -> JobDir:
@@ -46,7 +48,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def logged(sdk: LocalSDK, job: Job) -> list[str]:
-    return sdk.get_job_logs(job.id).splitlines()
+    return str(sdk.get_job_logs(job.id)).splitlines()
 
 
 def runs(pid: int) -> bool:
@@ -117,8 +119,9 @@ def test_a_job_without_its_supervisor_runs_and_can_be_canceled(sdk: LocalSDK) ->
 
 def test_a_restart_of_the_machine_is_seen(sdk: LocalSDK) -> None:
     job, pids = orphan(sdk)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    for pid in (*pids, *directory(sdk, job).living_ranks()):
+        signal_process(pid, signal.SIGKILL)
+    until(lambda: not directory(sdk, job).alive())
     claim = directory(sdk, job).claim
     claim.write_text(f"{os.getpid()} 1@another-boot")  # the pid lives, but it is somebody else's
     status = sdk.get_job_status(job.id)
