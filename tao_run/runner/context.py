@@ -90,7 +90,8 @@ def _work_directory(plan: Plan, env: Mapping[str, str], job_id: str, uri: str) -
         return _make(os.path.join(plan.mount, inside)), True
     if os.getpid() == 1 or os.access(_EPHEMERAL, os.W_OK):
         return _make(os.path.join(_EPHEMERAL, job_id)), False
-    return _make(os.path.join(tempfile.gettempdir(), "tao-results", job_id)), False
+    # without a container the temporary directory is everybody's: users of one node must not meet in it
+    return _make(os.path.join(tempfile.gettempdir(), f"tao-results-{os.getuid()}", job_id)), False
 
 
 def _make(path: str) -> str:

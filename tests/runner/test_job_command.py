@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -142,6 +143,12 @@ def test_without_any_place_for_results_the_warning_is_loud(container: Container)
     ran = container.run({"TAO_RESULTS_ROOT": ""}, command="true")
     assert ran.code == 0
     assert "THE RESULTS WILL BE LOST" in ran.log
+
+
+@pytest.mark.skipif(os.access("/results", os.W_OK), reason="this machine has a /results like a container")
+def test_users_of_one_node_have_directories_of_their_own(container: Container) -> None:
+    ran = container.run({"TAO_RESULTS_ROOT": ""}, command='printf %s "$TAO_RESULTS_DIR"')
+    assert ran.out == str(container.root / "tmp" / f"tao-results-{os.getuid()}" / "job1")
 
 
 def test_nothing_temporary_stays(container: Container) -> None:
