@@ -135,7 +135,7 @@ def _base(answer: Answer, cluster: Cluster) -> Check:
         fix = "set SLURM_BASE_RESULTS_DIR to a directory on the shared file system that you may write to"
         return Check("slurm.base", "failed", f"{cluster.base}: {words}", fix)
     free = said.out.split()[3] if len(said.out.split()) > 3 else ""
-    if free.isdigit() and int(free) < _LOW_DISK_KB:
+    if free.isdecimal() and int(free) < _LOW_DISK_KB:
         return Check("slurm.base", "failed", f"{cluster.base} has {int(free) // 1024} MiB free", "make room there")
     return Check("slurm.base", "ok", f"{cluster.base} is writable")
 

@@ -7,10 +7,10 @@ import re
 import shlex
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from tao_run.credentials import Credentials
 from tao_run.errors import UsageError
+from tao_run.userpaths import own_path
 
 DEFAULT_BASE = "~/tao-run"
 _ACCOUNT = re.compile(r"(?P<user>[^@]+)@(?P<hosts>.*?):(?P<base>[/~].*)")
@@ -70,7 +70,7 @@ def configured_cluster(credentials: Credentials) -> Cluster:
     base = base_directory(credentials.setting("SLURM_BASE_RESULTS_DIR", DEFAULT_BASE))
     user = _either(credentials, "SLURM_USER", "SSH_USER")
     if not hosts and shutil.which("sbatch"):
-        return Cluster(user or getpass.getuser(), (), str(Path(base).expanduser()))
+        return Cluster(user or getpass.getuser(), (), str(own_path(base)))
     needed = {"SLURM_USER": user, "SLURM_HOSTNAME": ",".join(hosts)}
     credentials.require([name for name, value in needed.items() if not value], "SLURM")
     return Cluster(user, hosts, base)

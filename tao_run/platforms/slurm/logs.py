@@ -101,7 +101,7 @@ class LogReader:
         if replica == BATCH:
             return "logs/job.log"
         rank = replica.removeprefix("rank-")
-        if not rank.isdigit() or int(rank) >= self._nodes:
+        if not rank.isdecimal() or int(rank) >= self._nodes:
             raise UsageError(f"no replica {replica!r}: there are {BATCH} and ranks 0 to {self._nodes - 1}")
         return f"logs/rank-{int(rank)}.log"
 

@@ -38,7 +38,7 @@ def _names(part: str) -> Iterator[str]:
 def _numbers(ranges: str) -> Iterator[str]:
     for item in ranges.split(","):
         first, dash, last = item.partition("-")
-        if dash and first.isdigit() and last.isdigit():
+        if dash and first.isdecimal() and last.isdecimal():
             yield from (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
         else:
             yield item

@@ -88,7 +88,7 @@ def _statuses(answer: Answer, jobs: Sequence[Job], now: datetime) -> dict[str, J
 
 def _records(section: Section | None) -> dict[str, int]:
     pairs = [line.split() for line in section.out.splitlines()] if section else []
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
 def _one(

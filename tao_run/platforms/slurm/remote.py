@@ -64,6 +64,10 @@ class Answer(dict[str, Section]):
     """The sections that a script printed, by name."""
 
 
+class NeverBegan(ProtocolError):
+    """The account's shell ended by itself without running our script: nothing was done."""
+
+
 class Remote:
     """One cluster's login hosts. Remembers which one answered last and asks it first."""
 
@@ -205,7 +209,8 @@ def _never_began(host: str, code: int, said: str, printed: str) -> TaoRunError:
     if code == 255 and host:
         return connection_error(host, said)
     words = redact(" ".join((said or printed).split())[-300:])
-    return ProtocolError(
+    ended_by_itself = code >= 0  # else a signal ended our own ssh, and the script may run
+    return (NeverBegan if ended_by_itself else ProtocolError)(
         f"{host or 'this machine'} did not run our command (exit {code}): {words or 'it said nothing'}",
         f"try `ssh {host} bash -c true`; the account there needs a shell" if host else "bash must be installed",
     )

@@ -69,7 +69,7 @@ def _group(row: list[str]) -> NodeGroup:
         up=available == "up",
         limit=slurm_seconds(limit),
         limit_text=limit,
-        nodes=int(nodes) if nodes.isdigit() else 0,
+        nodes=int(nodes) if nodes.isdecimal() else 0,
         state=state,
         gpu_type=kind,
         gpus=count,

@@ -17,6 +17,7 @@ from pathlib import Path
 from tao_run.credentials import Credentials, is_secret_name
 from tao_run.errors import BackendUnreachable, CredentialError, CredentialRefused, NotInstalled, TaoRunError
 from tao_run.redact import redact
+from tao_run.userpaths import own_path
 
 CONNECT_SECONDS = 15
 PERSIST_SECONDS = 120
@@ -71,7 +72,7 @@ def _options(settings: SshSettings) -> list[str]:
 def split_port(host: str) -> tuple[str, str]:
     """`host:2222` -> host and port; an IPv6 address has more colons and keeps them."""
     name, colon, port = host.rpartition(":")
-    return (name, port) if colon and port.isdigit() and ":" not in name else (host, "")
+    return (name, port) if colon and port.isdecimal() and ":" not in name else (host, "")
 
 
 def _multiplexing(binary: str, config: str, host: str, port: str, user: str) -> list[str]:
@@ -156,4 +157,4 @@ def _last_line(text: str) -> str:
 
 
 def _expand(path: str) -> str:
-    return str(Path(path).expanduser()) if path else ""
+    return str(own_path(path)) if path else ""

@@ -22,7 +22,7 @@ from tao_run.jobs.model import Job
 from tao_run.platforms.base import Launch
 from tao_run.platforms.slurm.cluster import Cluster, shell_path
 from tao_run.platforms.slurm.options import read_options
-from tao_run.platforms.slurm.remote import Answer, Remote, Section
+from tao_run.platforms.slurm.remote import Answer, NeverBegan, Remote, Section
 from tao_run.platforms.slurm.script import ENVIRONMENT, PAYLOAD, SCRIPT, assignments
 from tao_run.platforms.slurm.sqsh import cached_image, import_step
 from tao_run.platforms.slurm.ssh import NeverConnected
@@ -118,7 +118,7 @@ def submit(remote: Remote, launch: Launch, secrets: Mapping[str, str]) -> str:
     text = submit_text(job, cluster)
     try:
         answer = remote.run(text, archive(staged_files(launch, secrets)), repeat=False)
-    except NeverConnected as error:
+    except (NeverConnected, NeverBegan) as error:
         raise Unavailable(error.message, error.hint) from None
     try:
         return _job_id(answer, cluster)
@@ -168,7 +168,7 @@ def _job_id(answer: Answer, cluster: Cluster) -> str:
     if said.code == _NOT_STAGED:
         raise _not_writable(said, cluster)
     found = said.out.strip()
-    if said.code == 0 and found.isdigit():
+    if said.code == 0 and found.isdecimal():
         return found
     raise command_error("sbatch", said)
 
@@ -216,4 +216,4 @@ def find(remote: Remote, job: Job) -> str | None:
     if past.code and "accounting storage is disabled" not in past.err and past.code != 127:
         raise command_error("sacct", past)
     rows = [line.split("|") for line in (queue.out + "\n" + past.out).splitlines()]
-    return next((row[0] for row in rows if len(row) == 2 and row[1] == job.name and row[0].isdigit()), None)
+    return next((row[0] for row in rows if len(row) == 2 and row[1] == job.name and row[0].isdecimal()), None)

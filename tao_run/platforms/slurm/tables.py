@@ -85,7 +85,7 @@ def _row(cells: list[str]) -> Row:
         submitted=moment(submit),
         started=moment(start),
         ended=moment(end),
-        restarts=int(restarts) if restarts.isdigit() else 0,
+        restarts=int(restarts) if restarts.isdecimal() else 0,
         nodes=nodes,
         partition=partition,
         reason=reason.strip("|"),
@@ -95,9 +95,9 @@ def _row(cells: list[str]) -> Row:
 def exit_status(text: str) -> tuple[int | None, int | None]:
     """Exit code and signal of `3:0` (sacct), or of the raw wait status that squeue prints (`768`, `9`)."""
     code, colon, signal = text.partition(":")
-    if colon and code.isdigit() and signal.isdigit():
+    if colon and code.isdecimal() and signal.isdecimal():
         return int(code), int(signal) or None
-    if not code.isdigit():
+    if not code.isdecimal():
         return None, None
     signal_number = int(code) & 0x7F
     return (0, signal_number) if signal_number else (int(code) >> 8 & 0xFF, None)
@@ -105,4 +105,4 @@ def exit_status(text: str) -> tuple[int | None, int | None]:
 
 def moment(text: str) -> datetime | None:
     """The time of a `%s` column; None for `Unknown`, `N/A` and zero."""
-    return datetime.fromtimestamp(int(text), timezone.utc) if text.isdigit() and int(text) else None
+    return datetime.fromtimestamp(int(text), timezone.utc) if text.isdecimal() and int(text) else None

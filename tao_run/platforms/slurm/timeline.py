@@ -39,7 +39,7 @@ class Timeline:
         self._times: dict[str, list[datetime]] = {}
         for line in text.splitlines():
             words = line.split()
-            if len(words) == 3 and words[2].isdigit():
+            if len(words) == 3 and words[2].isdecimal():
                 self._add(datetime.fromtimestamp(float(words[0]), timezone.utc), words[1], int(words[2]))
 
     def _add(self, time: datetime, file: str, size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -119,6 +120,20 @@ def test_without_a_connection_it_is_certain_that_nothing_was_submitted(site: Sit
     job = site.build()
     with site.cluster.stopped("sshd-a", "sshd-b"), pytest.raises(Unavailable, match="Connection refused"):
         submit(site.adapter(), site.store, job)
+    assert site.store.get(job.id).status.reason == "SubmitRefused"
+
+
+def test_an_account_whose_shell_does_not_run_commands_got_nothing(site: Site, tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\ncase "$*" in *" -G "*) exit;; esac\necho "This account is currently not available."\nexit 1\n'
+    )
+    ssh.chmod(0o755)
+    job = site.build()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        with pytest.raises(Unavailable, match="not available"):
+            submit(site.adapter(), site.store, job)
     assert site.store.get(job.id).status.reason == "SubmitRefused"
 
 
