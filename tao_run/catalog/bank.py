@@ -22,6 +22,7 @@ from tao_run.catalog.facts import (
     summary_of,
 )
 from tao_run.errors import UsageError
+from tao_run.userpaths import own_path
 from tao_run.yamltext import load_yaml
 
 MODELS = Path("skills/models")
@@ -39,7 +40,7 @@ class SkillBank:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root = root.expanduser()
+        self.root = own_path(str(root))
         self.origin = str(self.root)
         if not (self.root / MODELS).is_dir():
             raise UsageError(

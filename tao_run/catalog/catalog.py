@@ -14,6 +14,7 @@ from tao_run.catalog.bank import SkillBank
 from tao_run.catalog.facts import ActionFacts, ModelFacts, ModelSummary, PlatformFacts
 from tao_run.catalog.packaged import PackagedCatalog
 from tao_run.errors import UsageError
+from tao_run.userpaths import own_path
 
 SKILL_BANK_VARIABLE = "TAO_SKILL_BANK_PATH"
 LONG_RUNNING_DEFAULT = True
@@ -53,7 +54,7 @@ def load(skill_bank: str | Path | None = None, environ: Mapping[str, str] | None
 
 def _source(directory: Path) -> Source:
     """A skill bank's directory, or a checkout of tao-run: its scripts have the names of a bank's."""
-    own = directory.expanduser() / "tao_run" / "catalog" / "data"
+    own = own_path(str(directory)) / "tao_run" / "catalog" / "data"
     return PackagedCatalog(own) if (own / "models.json").is_file() else SkillBank(directory)
 
 

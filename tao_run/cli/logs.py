@@ -14,6 +14,7 @@ from tao_run.cli.arguments import JobArgument
 from tao_run.cli.interrupting import detached
 from tao_run.cli.output.plain import plain_line
 from tao_run.cli.runtime import FormatOption, Runtime, runtime_of
+from tao_run.cli.timelimit import time_limit
 from tao_run.errors import UsageError
 from tao_run.jobs.durations import parse_duration
 from tao_run.jobs.model import LogLine, LogQuery
@@ -41,6 +42,7 @@ def logs(
         typer.Option("--first-failure", help="Only the lines around the first failure."),
     ] = False,
     grep: Annotated[str | None, typer.Option("--grep", help="Only lines that this regular expression finds.")] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", help="Leave after this long: 30m, 4h.")] = None,
     output: FormatOption = None,
 ) -> None:
     """Show the log of a job; replicas are merged in time order and labelled.
@@ -55,7 +57,8 @@ def logs(
         lines = _matching(lines, grep)
     if follow:
         runtime.interrupted = lambda: detached([runtime.store.get(found.id)], "tao-run logs --follow")
-    print_lines(runtime, found, lines, timestamps, follow)
+    with time_limit(None if timeout is None else parse_duration(timeout)):
+        print_lines(runtime, found, lines, timestamps, follow)
 
 
 def _first_failure(runtime: Runtime, job: Job, query: LogQuery) -> Iterator[LogLine]:

@@ -82,7 +82,7 @@ def local_gpus(run: Callable[[list[str]], str | None] | None = None) -> Gpus:
     output = (run or _run)(query)
     rows = [line.split(",") for line in (output or "").splitlines() if "," in line]
     archs = tuple(dict.fromkeys(normal_sm(row[0]) for row in rows if _SM.match(row[0].strip())))
-    memory = tuple(int(row[1]) / 1024 for row in rows if row[1].strip().isdigit())
+    memory = tuple(int(row[1]) / 1024 for row in rows if row[1].strip().isdecimal())
     return Gpus(archs, len(rows), memory, "nvidia-smi") if rows else Gpus()
 
 

@@ -70,7 +70,7 @@ def batch_limits(items: Sequence[str], option: str) -> dict[str, tuple[tuple[int
     found: dict[str, tuple[tuple[int, int], ...]] = {}
     for item in items:
         ((label, values),) = labelled_lists([item], option, form).items()
-        if len(values) != 2 or not all(value.isdigit() and int(value) > 0 for value in values):
+        if len(values) != 2 or not all(value.isdecimal() and int(value) > 0 for value in values):
             raise UsageError(f"{option} {item!r}: two positive numbers are needed", f"write {option} {form}")
         found[label] = (*found.get(label, ()), (int(values[0]), int(values[1])))
     return found

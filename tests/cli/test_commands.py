@@ -148,6 +148,15 @@ def test_watch_gives_up_after_its_timeout_and_the_job_goes_on(tao: CommandLine) 
     tao("cancel", "@last", "--yes")
 
 
+def test_logs_leave_after_their_timeout_and_the_job_goes_on(tao: CommandLine) -> None:
+    submit(tao, "-o", "grace=1", "-c", "echo one; sleep 300")
+    ended = tao.process("logs", "@last", "--follow", "--timeout", "2s")
+    assert (ended.code, ended.out) == (124, "one\n")
+    assert "the job goes on" in ended.err
+    assert tao("--format", "json", "status", "@last").json["jobs"][0]["state"] == "Running"
+    tao("cancel", "@last", "--yes")
+
+
 def test_ctrl_c_in_watch_detaches_cleanly(tao: CommandLine) -> None:
     submit(tao, "-o", "grace=1", "--", "sleep", "300")
     child = tao.start("watch", "@last")

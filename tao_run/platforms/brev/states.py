@@ -80,7 +80,7 @@ def _finding(kind: str, mark: str, data: str) -> Finding:
         return Finding(kind, mark, container=json.loads(data))
     if kind == "failed":
         code, _, said = data.partition(" ")
-        return Finding(kind, mark, text=redact(said.strip()), code=int(code) if code.isdigit() else None)
+        return Finding(kind, mark, text=redact(said.strip()), code=int(code) if code.isdecimal() else None)
     return Finding(kind, mark, text=redact(data.strip()))
 
 

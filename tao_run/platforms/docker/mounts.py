@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tao_run.errors import UsageError
+from tao_run.userpaths import own_path
 
 _PROPAGATIONS = frozenset({"private", "rprivate", "shared", "rshared", "slave", "rslave"})
 _RELABEL = frozenset({"z", "Z"})
@@ -79,7 +80,7 @@ def _source(text: str, source: str, local: bool) -> str:
         return source
     if not local:
         raise UsageError(f"mount {text!r}: the daemon runs on another host", "give the absolute path on that host")
-    return str(Path(source).expanduser().absolute())
+    return str(own_path(source))
 
 
 def check_mounts(mounts: Sequence[Mount], local: bool) -> None:

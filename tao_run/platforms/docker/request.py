@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tao_run.errors import UsageError
 from tao_run.platforms.docker.endpoint import check_endpoint, default_endpoint
 from tao_run.platforms.docker.mounts import Mount, check_mounts, parse_mount
 from tao_run.platforms.docker.options import Options
+from tao_run.userpaths import own_path
 
 if TYPE_CHECKING:
     from tao_run.jobs.request import JobRequest
@@ -38,7 +38,7 @@ def results_root(request: JobRequest, bucket: str, local: bool) -> str:
         return wanted.rstrip("/")
     if not local and not wanted.startswith("/"):
         raise UsageError(f"results {wanted!r}: the daemon runs on another host", "give an absolute path on that host")
-    return str(Path(wanted).expanduser().absolute()) if local else wanted.rstrip("/")
+    return str(own_path(wanted)) if local else wanted.rstrip("/")
 
 
 def mounts_of(request: JobRequest, options: Options, local: bool) -> list[Mount]:

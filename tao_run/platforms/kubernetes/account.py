@@ -10,6 +10,7 @@ from typing import Any
 
 from tao_run.credentials import Credentials
 from tao_run.errors import CredentialMissing, UsageError
+from tao_run.userpaths import own_path
 
 IN_CLUSTER = "in-cluster"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -47,7 +48,7 @@ class Kubeconfig:
 def kubeconfig_files(credentials: Credentials) -> tuple[Path, ...]:
     """The files of KUBECONFIG (separated as in PATH), else ~/.kube/config; those that exist."""
     named = credentials.setting("KUBECONFIG")
-    paths = [Path(part).expanduser() for part in named.split(os.pathsep) if part] if named else []
+    paths = [own_path(part) for part in named.split(os.pathsep) if part] if named else []
     files = tuple(path for path in paths or [Path.home() / ".kube" / "config"] if path.is_file())
     if named and not files:
         raise CredentialMissing(f"KUBECONFIG names {named}, which does not exist", names=("KUBECONFIG",))

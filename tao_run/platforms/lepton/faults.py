@@ -124,7 +124,7 @@ def plain(text: str) -> str:
 
 def _retry_after(response: Response) -> float | None:
     value = response.headers.get("Retry-After", "")
-    return float(value) if value.isdigit() and int(value) > 0 else None
+    return float(value) if value.isdecimal() and int(value) > 0 else None
 
 
 def _cause(error: Exception) -> str:

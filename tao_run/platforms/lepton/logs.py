@@ -71,7 +71,7 @@ class JobLog:
             return found
         if rank_of(wanted) is not None:
             return [wanted]  # an earlier incarnation: gone from the list, still in the log
-        if wanted.isdigit() and int(wanted) < self._workers:
+        if wanted.isdecimal() and int(wanted) < self._workers:
             return []
         known = ", ".join(str(r.rank) for r in replicas) or "none yet"
         raise UsageError(f"the job has no replica {wanted!r}", f"there are: {known}")
