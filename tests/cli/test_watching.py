@@ -186,3 +186,12 @@ def test_a_large_log_is_analyzed_in_seconds(tao: CommandLine, tmp_path: Path) ->
         file.write(OOM.encode() + b"\n")
     ended = tao.process("--format", "json", "analyze", "--log", str(path))
     assert ended.json["evidence"][0]["line"] == 400_001
+
+
+def test_a_narrow_terminal_leaves_out_columns_and_never_cuts_an_id() -> None:
+    from tao_run.cli.output.views import fitting
+
+    columns, rows = fitting(30, ("ID", "NAME", "STATE"), [("0" * 16, "a-long-name", "Running")], ("NAME",))
+    assert (list(columns), [list(row) for row in rows]) == (["ID", "STATE"], [["0" * 16, "Running"]])
+    columns, _ = fitting(60, ("ID", "NAME", "STATE"), [("0" * 16, "a-long-name", "Running")], ("AGE", "NAME"))
+    assert list(columns) == ["ID", "NAME", "STATE"]

@@ -59,7 +59,7 @@ def table(
     from rich.text import Text
 
     console = output.console()
-    columns, rows = _fitting(console.width, columns, list(rows), spare)
+    columns, rows = fitting(console.width, columns, list(rows), spare)
     drawn = Table(box=_line_under_the_head() if output.interactive else None, pad_edge=False, header_style="bold")
     for column in columns:
         drawn.add_column(column, no_wrap=column in keep, overflow="fold")
@@ -68,15 +68,19 @@ def table(
     console.print(drawn)
 
 
-def _fitting(
-    width: int, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str]
+def fitting(
+    width: int, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], most: int = 10_000
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    widths = [max(map(len, cells)) + _BETWEEN for cells in zip(columns, *rows, strict=True)]
+    """Columns and cells without those of `spare`, the first one first, that a terminal of `width` has no room for.
+
+    A column counts for at most `most` characters: what is longer may be cut.
+    """
+    widths = [min(most, max(map(len, cells))) + _BETWEEN for cells in zip(columns, *rows, strict=True)]
     left_out: set[int] = set()
-    for name in spare:
+    for name in (name for name in spare if name in columns):
         if sum(size for n, size in enumerate(widths) if n not in left_out) <= width:
             break
-        left_out.add(columns.index(name))
+        left_out.add(list(columns).index(name))
     shown = [n for n in range(len(columns)) if n not in left_out]
     return [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tao_run.cli.output import Output
 from tao_run.cli.output.plain import plain
 from tao_run.cli.output.status import ready_cell, state_cell
+from tao_run.cli.output.views import fitting
 from tao_run.cli.watchrows import WatchRow, WatchSummary, summary
 from tao_run.clock import Clock
 from tao_run.jobs.durations import short_duration
@@ -22,6 +23,9 @@ _ORDER = {"Error": 0, "Unknown": 1, "Paused": 2, "Running": 3, "Pending": 4, "Ca
 _STYLES = {"Error": "bold red", "Running": "green", "Complete": "dim", "Pending": "yellow", "Canceled": "dim"}
 _COLUMNS = ("ID", "NAME", "PLATFORM", "STATE", "REASON", "READY", "AGE", "CHANGED", "CAUSE")
 _ALWAYS = 4  # columns that are shown even when empty
+# what a narrow terminal does without, the first one first, and what a longer cell is counted as
+_SPARE = ("CHANGED", "AGE", "PLATFORM", "READY", "REASON", "NAME")
+_LONGEST_CELL = 20
 _LINES_AROUND = 6
 
 
@@ -134,11 +138,13 @@ class TableFace(Face):
         first = sorted(self._rows, key=lambda row: (row.reachable, _ORDER[row.state]))[:room]
         cells = [self._cells(row, now - self._shown_at) for row in first]
         used = [n for n, _ in enumerate(_COLUMNS) if n < _ALWAYS or any(line[n] for line in cells)]
-        for n in used:
-            drawn.add_column(_COLUMNS[n], no_wrap=_COLUMNS[n] in ("ID", "STATE"), overflow="ellipsis")
-        for row, line in zip(first, cells, strict=True):
+        filled = [[line[n] for n in used] for line in cells]
+        columns, lines = fitting(console.width, [_COLUMNS[n] for n in used], filled, _SPARE, most=_LONGEST_CELL)
+        for name in columns:
+            drawn.add_column(name, no_wrap=name in ("ID", "STATE"), overflow="ellipsis")
+        for row, line in zip(first, lines, strict=True):
             style = _STYLES.get(row.state, "") if row.reachable else "magenta"
-            drawn.add_row(*(Text(line[n], style=style) for n in used))
+            drawn.add_row(*(Text(cell, style=style) for cell in line))
         if len(self._rows) > room:
             drawn.add_row(Text(f"... and {len(self._rows) - room} more"))
         return drawn
