@@ -210,16 +210,15 @@ def main() -> None:
     parser.add_argument("--big-mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--fsspec-files", type=int, default=500, help="how many fsspec really copies")
-    parser.add_argument("--work", type=Path, help="an existing directory with room for four times the data")
+    parser.add_argument("--work", type=Path, help="directory of the client's files; /dev/shm takes its disk out of it")
     options = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    with tempfile.TemporaryDirectory(prefix="tao-run-bench-", dir=options.work) as work:
-        _run(options, Path(work))
-
-
-def _run(options: argparse.Namespace, work: Path) -> None:
-    with s3_service(work / "server") as server:
-        bench = Bench(options, work, server)
+    with (
+        tempfile.TemporaryDirectory(prefix="tao-run-bench-") as served,
+        tempfile.TemporaryDirectory(prefix="tao-run-bench-", dir=options.work) as work,
+        s3_service(Path(served)) as server,
+    ):
+        bench = Bench(options, Path(work), server)
         bench.make_files()
         rows = bench.measure()
         actions = [(run, what) for run in (bench.runner_down, bench.runner_up) for what in ("many", "big")]
