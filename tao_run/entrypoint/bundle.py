@@ -61,7 +61,7 @@ def payload_script() -> str:
 
 def _search(action: str) -> str:
     return (
-        f'for tao_python in "$TAO_RUN_PYTHON" {_PYTHONS}; do\n'
+        f'for tao_python in "${{TAO_RUN_PYTHON-}}" {_PYTHONS}; do\n'
         f"  \"$tao_python\" -I -c '{_CHECK}' 2>/dev/null || continue\n"
         f"  {action}\n"
         f"done\necho '{_NO_PYTHON}' >&2\nexit {EXIT_NO_PYTHON}\n"

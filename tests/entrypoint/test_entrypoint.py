@@ -152,6 +152,14 @@ def test_a_job_without_work_for_the_runner_is_just_its_command() -> None:
     assert entry_of(job_of(command="echo $((1+1)) && false")).script == "echo $((1+1)) && false"
 
 
+def test_the_script_stands_strict_preludes(tmp_path: pathlib.Path) -> None:
+    script = entry_of(job_of(command="echo ran; exit 4", spec={})).script
+    env = {"PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin", "TAO_RESULTS_ROOT": str(tmp_path)}
+    strict = f"set -euo pipefail\n{script}"
+    done = subprocess.run(["/bin/bash", "-c", strict], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (4, "ran\n"), done.stderr
+
+
 def test_split_and_job_are_filled_in_without_the_runner_too() -> None:
     entry = entry_of(job_of(command="echo {split_id} {job_id} {other}", split_id="3"))
     assert entry.script == f"echo 3 {JOB_ID} {{other}}"
