@@ -21,6 +21,15 @@ from tao_run.catalog.facts import (
     PlatformFacts,
     summary_of,
 )
+from tao_run.catalog.shapes import (
+    AutomlSupport,
+    PlatformManifest,
+    SchemasManifest,
+    Shape,
+    SkillInfo,
+    TrainSchema,
+    require,
+)
 from tao_run.errors import UsageError
 from tao_run.userpaths import own_path
 from tao_run.yamltext import load_yaml
@@ -71,24 +80,24 @@ class SkillBank:
     def platforms(self) -> list[PlatformFacts] | None:
         """The platforms of the bank's manifest; None for a bank that has none (August 2026 and later)."""
         path = self.root / PLATFORM_MANIFEST
-        return corrected_platforms(_json(path)) if path.is_file() else None
+        return corrected_platforms(_json(path, PlatformManifest)) if path.is_file() else None
 
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
         path = self.root / MODELS / "schemas.manifest.json"
-        models: Mapping[str, Any] = _json(path).get("models", {}) if path.is_file() else {}
+        models: Mapping[str, Any] = _json(path, SchemasManifest).get("models", {}) if path.is_file() else {}
         return models
 
     @cached_property
     def _automl_parameters(self) -> dict[str, list[str]]:
         """AutoML parameters by skill, of the bank's support list: a train schema often leaves them out."""
         path = self.root / MODELS / "automl_support.json"
-        supported = _json(path).get("supported", []) if path.is_file() else []
-        return {entry["model"]: entry.get("automl_default_parameters", []) for entry in supported}
+        supported = _json(path, AutomlSupport).get("supported", []) if path.is_file() else []
+        return {entry["model"]: entry.get("automl_default_parameters") or [] for entry in supported}
 
     def _model(self, folder: Path) -> ModelFacts:
         path = folder / "references" / "skill_info.yaml"
-        info = _mapping(path)
+        info = _mapping(path, SkillInfo)
         schema, status = _train_schema(folder / TRAIN_SCHEMA)
         actions = self._actions(folder, info)
         default_parameters = self._automl_parameters.get(folder.name) or schema.get("automl_default_parameters")
@@ -114,7 +123,7 @@ class SkillBank:
                 for rule in (info.get("backend_selection") or {}).get("rules") or ()
             ),
             actions=actions,
-            specs={name: load_yaml((folder / "references" / name).read_text("utf-8")) for name in files},
+            specs={name: _yaml(folder / "references" / name) for name in files},
         )
 
     def _actions(self, folder: Path, info: Mapping[str, Any]) -> dict[str, ActionFacts]:
@@ -125,7 +134,7 @@ class SkillBank:
         path = folder / "references" / "skill_info.yaml"
         actions = {name: self._action(path, info, name, name, "model") for name in info.get("actions") or {}}
         for profile in sorted(folder.glob("references/tao-deploy-*.skill_info.yaml")):
-            deploy = _mapping(profile)
+            deploy = _mapping(profile, SkillInfo)
             for plain in deploy.get("actions") or {}:
                 name = plain if plain == DEPLOY_ONLY or plain not in actions else f"deploy_{plain}"
                 actions[name] = self._action(profile, deploy, plain, name, "deploy")
@@ -158,23 +167,29 @@ class SkillBank:
         )
 
 
-def _mapping(path: Path) -> dict[str, Any]:
+def _yaml(path: Path) -> Any:
     try:
-        data = load_yaml(path.read_text("utf-8"))
+        return load_yaml(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+
+
+def _mapping(path: Path, shape: type[Shape] = Shape) -> dict[str, Any]:
+    data = _yaml(path)
     if not isinstance(data, dict):
         raise UsageError(f"{path} holds no mapping")
+    require(shape, data, path)
     return data
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path, shape: type[Shape]) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read {path}: {error}") from None
     if not isinstance(data, dict):
         raise UsageError(f"{path} holds no JSON object")
+    require(shape, data, path)
     return data
 
 
@@ -183,7 +198,7 @@ def _train_schema(path: Path) -> tuple[dict[str, Any], str]:
     if not path.is_file():
         return {}, f"{TRAIN_SCHEMA} is not packaged"
     try:
-        return _json(path), SCHEMA_VALID
+        return _json(path, TrainSchema), SCHEMA_VALID
     except UsageError as error:
         return {}, f"{TRAIN_SCHEMA} is invalid: {error.message}"
 

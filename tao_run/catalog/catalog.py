@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tao_run.catalog import images, versions
-from tao_run.catalog.bank import SkillBank
 from tao_run.catalog.facts import ActionFacts, ModelFacts, ModelSummary, PlatformFacts
 from tao_run.catalog.packaged import PackagedCatalog
 from tao_run.errors import UsageError
@@ -55,7 +54,11 @@ def load(skill_bank: str | Path | None = None, environ: Mapping[str, str] | None
 def _source(directory: Path) -> Source:
     """A skill bank's directory, or a checkout of tao-run: its scripts have the names of a bank's."""
     own = own_path(str(directory)) / "tao_run" / "catalog" / "data"
-    return PackagedCatalog(own) if (own / "models.json").is_file() else SkillBank(directory)
+    if (own / "models.json").is_file():
+        return PackagedCatalog(own)
+    from tao_run.catalog.bank import SkillBank
+
+    return SkillBank(directory)
 
 
 class Catalog:
@@ -174,7 +177,9 @@ def _model_choices(name: str, models: Sequence[ModelSummary]) -> str:
     close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}? `tao-run models` lists all"
-    return f"choose one of: {', '.join(summary.network_arch for summary in models)}"
+    arches = [summary.network_arch for summary in models]
+    unique = [summary.network_arch if arches.count(summary.network_arch) == 1 else summary.model for summary in models]
+    return f"choose one of: {', '.join(unique)}"
 
 
 def _with_aliases(facts: PlatformFacts) -> str:

@@ -219,3 +219,58 @@ def test_a_broken_file_is_named(tmp_path: Path, text: str) -> None:
     (references / "skill_info.yaml").write_bytes(text.encode("latin-1"))
     with pytest.raises(UsageError, match=r"skill_info\.yaml"):
         catalog.load(tmp_path).model("x")
+
+
+GOOD = "actions: {train: {command: 'x train', inputs: [a]}}\n"
+ODD_FILES = {
+    "skills/models/tao-train-x/references/skill_info.yaml": [
+        "actions: [train]\n",
+        "actions: {train: null}\n",
+        "actions: {train: {mode: config}}\n",
+        "actions: {train: {command: x, inputs: 5}}\n",
+        "{actions: {train: {command: x}}, network_arch: [1]}\n",
+        "{actions: {train: {command: x}}, spec_templates: 7}\n",
+        "{actions: {train: {command: x}}, backend_selection: {rules: 3}}\n",
+        "x: !!python/object:os.system y\n",
+    ],
+    "skills/models/tao-train-x/references/tao-deploy-x.skill_info.yaml": ["actions: 5\n", "\t\tbad: yaml"],
+    "skills/models/tao-train-x/references/spec_template_train.yaml": ["a: [", "{", "\t\tbad: yaml", "\xff\xfe"],
+    "skills/models/schemas.manifest.json": ["[]", "{", '{"models": 5}', '{"models": {"tao-train-x": 5}}'],
+    "skills/models/automl_support.json": ['{"supported": [5]}', '{"supported": [{"name": "x"}]}', "5"],
+    "skills/platform/platforms.manifest.json": ['{"platforms": 5}', '{"platforms": [{}]}', "{"],
+    "versions.yaml": ["- 1\n", "a: ["],
+}
+
+
+@pytest.mark.parametrize(("file", "text"), [(file, text) for file, texts in ODD_FILES.items() for text in texts])
+def test_whatever_is_wrong_in_a_bank_its_file_is_named(tmp_path: Path, file: str, text: str) -> None:
+    references = tmp_path / "skills/models/tao-train-x/references"
+    references.mkdir(parents=True)
+    (references / "skill_info.yaml").write_text(GOOD)
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_bytes(text.encode("latin-1"))
+    found = catalog.load(tmp_path)
+    with pytest.raises(UsageError) as raised:
+        _ = found.model("x"), found.platforms(), found.resolve_key("wheels.tao_sdk")
+    assert Path(file).name in raised.value.message
+    assert "\n" not in raised.value.message
+
+
+def test_an_invalid_train_schema_is_why_automl_is_blocked(tmp_path: Path) -> None:
+    folder = tmp_path / "skills/models/tao-train-x"
+    (folder / "references").mkdir(parents=True)
+    (folder / "references" / "skill_info.yaml").write_text(GOOD)
+    (folder / "schemas").mkdir()
+    for text in ("{", "5", '{"automl_default_parameters": 5}'):
+        (folder / "schemas/train.schema.json").write_text(text)
+        facts = catalog.load(tmp_path).model("x")
+        assert not facts.has_train_schema
+        assert "is invalid" in facts.train_schema_status
+
+
+def test_the_choices_name_each_model_once(packaged: Catalog) -> None:
+    with pytest.raises(UsageError) as raised:
+        packaged.model("zzzz")
+    choices = raised.value.hint.removeprefix("choose one of: ").split(", ")
+    assert len(choices) == len(set(choices)) == len(packaged.models())
+    assert all(packaged.model(choice) for choice in choices)

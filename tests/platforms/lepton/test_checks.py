@@ -70,7 +70,12 @@ def test_a_place_that_is_not_there_fails(desk: Desk, more: dict[str, Any], words
 
 DEMANDS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"resource_shape": "gpu.8xh100"}, "shape", "failed", "no shape gpu.8xh100"),
-    ({"resource_shape": "gpu.1xh100-sxm"}, "shape", "failed", "8 GPUs per node are asked for, but shape gpu.1xh100-sxm has 1"),
+    (
+        {"resource_shape": "gpu.1xh100-sxm"},
+        "shape",
+        "failed",
+        "8 GPUs per node are asked for, but shape gpu.1xh100-sxm has 1",
+    ),
     ({"node_group": "l40s-pool", "resource_shape": "gpu.2xl40s", "priority": "high"}, "queue", "failed", "no quota"),
     ({"mounts": "foo:/:/x"}, "mount", "failed", "no volume 'foo'"),
     ({"mounts": "lustre:/proj/bob:/x"}, "mount", "failed", "may not be mounted"),

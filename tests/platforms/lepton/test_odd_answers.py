@@ -13,7 +13,7 @@ from tao_run.errors import BackendUnreachable, PermissionRefused, ProtocolError,
 from tao_run.jobs.model import Job, JobState, JobStatus, LogQuery
 from tao_run.platforms.lepton.discovery import allowed_prefixes
 from tao_run.platforms.lepton.documents import moment, number
-from tao_run.platforms.lifecycle import Unconfirmed, observe
+from tao_run.platforms.lifecycle import Unconfirmed, cancel, observe
 from tests.fakes.lepton import Fault, document, error, html
 from tests.platforms.lepton.conftest import Desk
 
@@ -203,3 +203,25 @@ def test_replicas_of_an_ended_job_do_not_run(desk: Desk, state: str, codes: list
     found = desk.platform.replicas(job)
     assert [item.exit_code for item in found] == codes
     assert {(item.phase, item.ready) for item in found} == {("Ended", False)}
+
+
+def test_a_submission_killed_before_the_job_was_asked_for_is_cleared_up_by_cancel(desk: Desk) -> None:
+    """The record and the secrets are there, the job is not, and the process that was to ask for it is dead."""
+    job = replace(desk.build(secrets={"HF": "HF_TOKEN"}), created_at=desk.platform.clock.now() - timedelta(minutes=2))
+    desk.store.add(job, "elsewhere:1:1")
+    workspace = desk.platform.workspace(job.account)
+    workspace.create_secrets(job.id, {"HF_TOKEN": "value"})
+    workspace.create_pull_secret(job.id, "key")
+    ended = cancel(desk.platform, desk.store, job)
+    assert (ended.status.state, ended.status.reason) == (JobState.ERROR, "NeverLaunched")
+    assert desk.platform.settle(ended) == []
+    assert (desk.lepton.workspace.secrets, desk.lepton.workspace.pull_secrets) == ({}, {})
+
+
+def test_secrets_are_given_back_also_where_the_credentials_are_not_set_any_more(
+    desk: Desk, make_desk: Callable[..., Desk]
+) -> None:
+    job = desk.submit()
+    assert desk.lepton.workspace.pull_secrets != {}
+    assert make_desk(NGC_KEY="").platform.settle(job) == []
+    assert desk.lepton.workspace.pull_secrets == {}
