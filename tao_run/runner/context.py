@@ -115,7 +115,7 @@ def _mark(path: str) -> None:
 
 def _number(env: Mapping[str, str], name: str, default: int) -> int:
     text = env.get(name, "")
-    return int(text) if text.isdigit() else default
+    return int(text) if text.isdecimal() else default
 
 
 def child_environment(env: Mapping[str, str], context: Context, buckets: Set[str]) -> Dict[str, str]:

@@ -121,7 +121,7 @@ class BotoClient(ObjectStore):
     def _explain(self, bucket: str, error: Any, action: str) -> StoreError:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         code = error.response["Error"]["Code"]
-        return self.explain(bucket, "" if code.isdigit() else code, int(status), action)
+        return self.explain(bucket, "" if code.isdecimal() else code, int(status), action)
 
 
 def _knows_checksum_options(config_class: Any) -> bool:
