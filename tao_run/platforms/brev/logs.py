@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import timezone
 
 from tao_run.clock import Clock
 from tao_run.errors import BackendUnreachable
 from tao_run.jobs.model import JobStatus, LogLine, LogQuery
 from tao_run.platforms.brev import scripts
 from tao_run.platforms.brev.client import BrevCli
+from tao_run.platforms.stamps import join_pieces, parse_stamp, to_datetime
 from tao_run.platforms.streams import LONGEST_LINE
 
-PIECE = 16384  # bytes; docker keeps a longer line in pieces and stamps each of them
 WAITS = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between looks at a job that has not started, and before a reconnect
 TRIES = 8  # reconnects without a single new line before giving up
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?Z ")
 _MARK = b"\x1e"
 
 
@@ -111,26 +109,9 @@ class LogStream:
                 number += 1
 
     def _parse(self, line: bytes) -> LogLine:
-        found = _STAMP.match(line)
-        time = None if found is None else _time(found)
-        text = line if found is None else without_stamps(line[found.end() :])
+        stamp = parse_stamp(line)
+        time, text = (to_datetime(stamp[0]), join_pieces(line[stamp[1] :])) if stamp else (None, line)
         return LogLine(text.decode("utf-8", "replace"), time, rank=0, replica=self._name)
-
-
-def _time(found: re.Match[bytes]) -> datetime:
-    fraction = (found[2] or b".0").decode()[:7]
-    return datetime.strptime(found[1].decode() + fraction, "%Y-%m-%dT%H:%M:%S.%f").replace(tzinfo=timezone.utc)
-
-
-def without_stamps(line: bytes) -> bytes:
-    """A long line without the time stamps that docker puts before each piece of PIECE bytes."""
-    parts, at = [], 0
-    while len(line) - at > PIECE:
-        parts.append(line[at : at + PIECE])
-        at += PIECE
-        found = _STAMP.match(line, at)
-        at = found.end() if found else at
-    return b"".join([*parts, line[at:]])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -24,8 +24,8 @@ from tao_run.errors import (
     TaoRunError,
 )
 from tao_run.platforms.docker.endpoint import is_local, tls_files
-from tao_run.platforms.docker.streams import parse_stamp, to_datetime
 from tao_run.platforms.docker.tunnel import Tunnel
+from tao_run.platforms.stamps import parse_stamp, to_datetime
 from tao_run.redact import redact
 
 CONNECT_SECONDS = 20

@@ -9,17 +9,8 @@ from typing import Any, Literal
 from tao_run.errors import BackendUnreachable, NotFound
 from tao_run.jobs.model import LogLine, LogQuery
 from tao_run.platforms.docker.client import Daemon
-from tao_run.platforms.docker.streams import (
-    NANOSECONDS,
-    Assembler,
-    Line,
-    Piece,
-    Seen,
-    frames,
-    from_datetime,
-    terminal,
-    to_datetime,
-)
+from tao_run.platforms.docker.streams import Assembler, Line, Piece, Seen, frames, terminal
+from tao_run.platforms.stamps import NANOSECONDS, from_datetime, to_datetime
 
 # A connection that died silently is noticed after this long without a line; then the stream is opened anew.
 _STALL_SECONDS = 60.0

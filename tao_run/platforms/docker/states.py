@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tao_run.jobs.model import JobState, JobStatus
-from tao_run.platforms.docker.streams import NANOSECONDS, parse_stamp
+from tao_run.platforms.stamps import NANOSECONDS, parse_stamp
 from tao_run.redact import redact
 
 # Engine API, ContainerState.Status: the first seven. Podman's API adds the others (libpod/define/containerstate.go).

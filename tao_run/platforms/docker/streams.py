@@ -6,16 +6,11 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from functools import lru_cache
+
+from tao_run.platforms.stamps import LONGEST_STAMP, NANOSECONDS, PIECE, parse_stamp
 
 # Engine API, "Stream format": [stream type, 0, 0, 0, size as 4 bytes big endian] payload
 _HEADER = 8
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
-_LONGEST_STAMP = 36
-# dockerd cuts lines into pieces of this size; each piece has its own time stamp (daemon/logger/copier.go)
-PIECE = 16 * 1024
-NANOSECONDS = 1_000_000_000
 _Key = tuple[int, int, int]
 _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 
@@ -37,32 +32,6 @@ class Line:
     text: str
 
 
-def parse_stamp(data: bytes) -> tuple[int, int] | None:
-    """Time in nanoseconds and length of the RFC 3339 stamp that `data` begins with, or None."""
-    found = _STAMP.match(data)
-    if found is None:
-        return None
-    return _seconds(found[1], found[3]) * NANOSECONDS + int((found[2] or b"0").ljust(9, b"0")), found.end()
-
-
-@lru_cache(maxsize=64)
-def _seconds(whole: bytes, zone: bytes) -> int:
-    """Seconds since 1970. Many lines share one: it is worth remembering."""
-    moment = datetime.fromisoformat(whole.decode() + ("+00:00" if zone == b"Z" else zone.decode()))
-    return int(moment.timestamp())
-
-
-def to_datetime(at: int) -> datetime:
-    """A moment in nanoseconds as a UTC datetime (microseconds)."""
-    seconds, rest = divmod(at, NANOSECONDS)
-    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest // 1000)
-
-
-def from_datetime(moment: datetime) -> int:
-    """A datetime in nanoseconds since 1970."""
-    return int(moment.timestamp()) * NANOSECONDS + moment.microsecond * 1000
-
-
 def frames(chunks: Iterable[bytes]) -> Iterator[Piece]:
     """Pieces of a multiplexed stream (container without a terminal), however it was cut into chunks."""
     buffer = bytearray()
@@ -79,7 +48,7 @@ def frames(chunks: Iterable[bytes]) -> Iterator[Piece]:
 
 
 def _piece(stream: int, payload: bytes) -> Piece:
-    stamp = parse_stamp(payload[:_LONGEST_STAMP])
+    stamp = parse_stamp(payload[:LONGEST_STAMP])
     return Piece(stream, stamp[0], payload[stamp[1] :]) if stamp else Piece(stream, 0, payload)
 
 
@@ -100,15 +69,15 @@ def terminal(chunks: Iterable[bytes]) -> Iterator[Piece]:
 
 def _cut(buffer: bytes) -> int | None:
     """Where the first piece in `buffer` ends, or None if that is not known yet."""
-    stamp = parse_stamp(buffer[:_LONGEST_STAMP])
+    stamp = parse_stamp(buffer[:LONGEST_STAMP])
     begin = stamp[1] if stamp else 0
     newline = buffer.find(b"\n", begin, begin + PIECE)
     if newline >= 0:
         return newline + 1
     full = begin + PIECE
-    if len(buffer) < full + _LONGEST_STAMP:
+    if len(buffer) < full + LONGEST_STAMP:
         return None
-    if parse_stamp(buffer[full : full + _LONGEST_STAMP]):
+    if parse_stamp(buffer[full : full + LONGEST_STAMP]):
         return full
     return buffer.find(b"\n", full) + 1 or None  # an engine that does not cut lines
 

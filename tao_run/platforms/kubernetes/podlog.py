@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -11,13 +10,11 @@ from tao_run.errors import BackendRejected, NotFound
 from tao_run.jobs.model import LogLine
 from tao_run.platforms.kubernetes import names
 from tao_run.platforms.kubernetes.client import Api
+from tao_run.platforms.stamps import NANOSECONDS, PIECE, join_pieces, to_datetime
 from tao_run.platforms.streams import LineSplitter
 
 #: what a kubelet writes into the stream, without a time, when it cannot read the log itself
 _KUBELET_FAULTS = ("unable to retrieve container logs", "failed to try resolving symlinks", "rpc error:")
-_NANO = 10**9
-_PIECE = 16 * 1024
-_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z ")
 
 
 class NotStarted(BackendRejected):
@@ -46,25 +43,16 @@ def split_stamp(line: str) -> tuple[int | None, str]:
     whole, _, fraction = head.removesuffix("Z").partition(".")
     try:
         seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
-        return seconds * _NANO + int(fraction[:9].ljust(9, "0") or 0), join_pieces(text)
+        return seconds * NANOSECONDS + int(fraction[:9].ljust(9, "0") or 0), without_stamps(text)
     except ValueError:
         return None, line
 
 
-def join_pieces(line: str) -> str:
-    """A long line without the stamps that kubelets before 1.24 put before each 16 KiB that the engine stored."""
-    if len(line) <= _PIECE // 4:  # however many bytes its characters take
+def without_stamps(line: str) -> str:
+    """A long line without the stamps that kubelets before 1.24 put before each piece that the engine stored."""
+    if len(line) <= PIECE // 4:  # however many bytes its characters take
         return line
-    raw, pieces, start = line.encode(), [], 0
-    while (stamp := _STAMP.match(raw, start + _PIECE)) is not None:
-        pieces.append(raw[start : start + _PIECE])
-        start = stamp.end()
-    return b"".join([*pieces, raw[start:]]).decode("utf-8", "replace")
-
-
-def moment(at: int) -> datetime:
-    """A time in ns as a datetime (to the microsecond)."""
-    return datetime.fromtimestamp(at // _NANO, timezone.utc).replace(microsecond=at % _NANO // 1000)
+    return join_pieces(line.encode()).decode("utf-8", "replace")
 
 
 class PodLog:
@@ -88,7 +76,7 @@ class PodLog:
         resumed = self._cursor.at > 0
         self.answered = False
         if resumed:
-            query["sinceTime"] = moment(self._cursor.at).strftime("%Y-%m-%dT%H:%M:%SZ")
+            query["sinceTime"] = to_datetime(self._cursor.at).strftime("%Y-%m-%dT%H:%M:%SZ")
         elif self._since:
             query["sinceTime"] = self._since.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if tail is not None and not resumed:
@@ -124,10 +112,11 @@ class PodLog:
             return
         if fresh is not None and fresh.lost:
             fresh.lost = False
-            text_of_gap = f"the log was rotated after {moment(self._cursor.at).isoformat()}: lines may be missing here"
-            yield LogLine(text_of_gap, moment(at), self.rank, self.pod, "gap")
-        if self._since is None or moment(at) >= self._since:
-            yield LogLine(text, moment(at), self.rank, self.pod)
+            last = to_datetime(self._cursor.at).isoformat()
+            text_of_gap = f"the log was rotated after {last}: lines may be missing here"
+            yield LogLine(text_of_gap, to_datetime(at), self.rank, self.pod, "gap")
+        if self._since is None or to_datetime(at) >= self._since:
+            yield LogLine(text, to_datetime(at), self.rank, self.pod)
         self._cursor.advance(at)
 
 

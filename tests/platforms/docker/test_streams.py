@@ -10,18 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tao_run.platforms.docker.streams import (
-    NANOSECONDS,
-    PIECE,
-    Assembler,
-    Piece,
-    Seen,
-    frames,
-    from_datetime,
-    parse_stamp,
-    terminal,
-    to_datetime,
-)
+from tao_run.platforms.docker.streams import Assembler, Piece, Seen, frames, terminal
+from tao_run.platforms.stamps import NANOSECONDS, PIECE, from_datetime, parse_stamp, to_datetime
 
 BEGIN = 1_767_225_600 * NANOSECONDS  # 2026-01-01
 
@@ -167,5 +157,6 @@ def test_stamps() -> None:
     assert parse_stamp(b"2026-01-01T00:00:00.5Z x") == (BEGIN + NANOSECONDS // 2, 23)
     assert parse_stamp(b"2026-01-01T01:00:00+01:00 x") == (BEGIN, 26)
     assert parse_stamp(b"no stamp") is None
+    assert parse_stamp(b"2026-99-99T99:99:99Z said by the job") is None
     moment = datetime(2026, 1, 1, 0, 0, 0, 123456, timezone.utc)
     assert to_datetime(from_datetime(moment)) == moment
