@@ -32,7 +32,18 @@ MAY: dict[str, set[str]] = {
     "jobs.work": RECORD | {"platforms", "analysis", "storage", "catalog", "preflight"},
     "cli": RECORD | {"jobs.work", "preflight", "analysis", "catalog", "platforms", "storage", "entrypoint"},
 }
-RECORD_MODULES = {"model", "request", "store", "schema", "durations", "jobfile", "speckeys", "readiness", "__init__"}
+RECORD_MODULES = {
+    "model",
+    "request",
+    "store",
+    "schema",
+    "commas",
+    "durations",
+    "jobfile",
+    "speckeys",
+    "readiness",
+    "__init__",
+}
 
 
 def room_of(module: str) -> str:

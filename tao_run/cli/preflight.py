@@ -107,9 +107,10 @@ def _said(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wanted(given: Mapping[str, Any]) -> Wanted:
+    from tao_run.jobs.commas import comma_parts
     from tao_run.preflight.wanted import Wanted, batch_limits, labelled_lists
 
-    sms = [part.strip() for text in given["image_supported_sm"] or [] for part in text.split(",") if part.strip()]
+    sms = [part for text in given["image_supported_sm"] or [] for part in comma_parts(text)]
     same = (
         "json_sample_limit",
         "gpu_min_count",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tao_run.errors import UsageError
+from tao_run.jobs.commas import comma_parts
 
 LOW_VRAM_GB = 50.0
 
@@ -57,7 +58,7 @@ def labelled_lists(items: Sequence[str], option: str, form: str) -> dict[str, tu
     found: dict[str, tuple[str, ...]] = {}
     for item in items:
         label, equals, text = item.partition("=")
-        values = tuple(part.strip() for part in text.split(",") if part.strip())
+        values = tuple(comma_parts(text))
         if not equals or not label.strip() or not values:
             raise UsageError(f"{option} {item!r} is not {form}", f"write {option} {form}")
         found[label.strip()] = found.get(label.strip(), ()) + values

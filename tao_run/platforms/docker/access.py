@@ -9,11 +9,12 @@ from tao_run.credentials import Credentials
 from tao_run.errors import TaoRunError
 from tao_run.jobs.model import Check, ResourceTable
 from tao_run.platforms.docker.client import Daemon
-from tao_run.platforms.docker.gpus import Gpu, cdi_gpus
+from tao_run.platforms.docker.gpus import cdi_gpus
 from tao_run.platforms.docker.images import ImageReference
 from tao_run.platforms.docker.launch import held_gpus, known_gpus
 from tao_run.platforms.docker.pull import NGC_REGISTRY, NGC_SECRET, has_image
 from tao_run.platforms.docker.request import mounts_of, parse_options, results_root
+from tao_run.platforms.nvidia import Gpu
 
 if TYPE_CHECKING:
     from tao_run.jobs.request import JobRequest

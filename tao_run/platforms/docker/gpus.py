@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tao_run.errors import BackendRejected, UsageError
+from tao_run.platforms.nvidia import Gpu
 
 ALL = "all"
 _MOST = 64  # more devices than a host has
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One device of the host. Memory is in MiB; -1 is unknown."""
-
-    index: str
-    uuid: str = ""
-    name: str = ""
-    memory: int = -1
-    used: int = -1
 
 
 @dataclass(frozen=True)
@@ -113,28 +101,6 @@ def requested_devices(host_config: Mapping[str, Any]) -> tuple[str, ...]:
         elif request.get("Count") == -1:
             found.append(ALL)
     return tuple(found)
-
-
-def local_gpus() -> list[Gpu]:
-    """The GPUs of this machine as nvidia-smi tells; empty where there is none or it fails."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    query = [tool, "--query-gpu=index,uuid,name,memory.total,memory.used", "--format=csv,noheader,nounits"]
-    try:
-        told = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [_gpu(line) for line in told.splitlines() if line.count(",") >= 4]
-
-
-def _gpu(line: str) -> Gpu:
-    index, uuid, *name, memory, used = (word.strip() for word in line.split(","))
-    return Gpu(index, uuid, ", ".join(name), _mebibytes(memory), _mebibytes(used))
-
-
-def _mebibytes(word: str) -> int:
-    return int(word) if word.isdecimal() else -1
 
 
 def cdi_gpus(info: Mapping[str, Any]) -> list[Gpu]:

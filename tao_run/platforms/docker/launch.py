@@ -20,9 +20,10 @@ from tao_run.errors import (
 )
 from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.create import LABEL_GPUS, LABEL_ID, LABEL_NAME, Plan, container_body
-from tao_run.platforms.docker.gpus import Gpu, cdi_gpus, choose, conflicts, local_gpus, requested_devices
+from tao_run.platforms.docker.gpus import cdi_gpus, choose, conflicts, requested_devices
 from tao_run.platforms.docker.pull import ensure_image
 from tao_run.platforms.docker.staging import stage
+from tao_run.platforms.nvidia import Gpu, local_gpus
 
 _TRIES = 12
 _PAUSE = 0.5  # seconds before something is done again after the connection broke

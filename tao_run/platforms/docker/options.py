@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
+from tao_run.jobs.commas import comma_parts
 from tao_run.jobs.request import Strict
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
@@ -28,7 +29,7 @@ def _words(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return [str(value)]
     if isinstance(value, str):
-        return [word.strip() for word in value.split(",") if word.strip()]
+        return comma_parts(value)
     return [str(word) for word in value] if isinstance(value, (list, tuple)) else value
 
 
@@ -40,7 +41,7 @@ def _mounts(value: Any) -> Any:
 def _limits(value: Any) -> Any:
     """`memlock=-1,nofile=1024:2048` or a mapping, to name -> (soft, hard)."""
     if isinstance(value, str):
-        value = dict(word.partition("=")[::2] for word in _words(value))
+        value = dict(word.partition("=")[::2] for word in comma_parts(value))
     if not isinstance(value, Mapping):
         return value
     return {str(name): _limit(str(name), limit) for name, limit in value.items()}

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from tao_run.errors import UsageError
-from tao_run.jobs.durations import parse_duration
-from tao_run.jobs.request import Strict, parse_model
+from tao_run.jobs.commas import listed
+from tao_run.jobs.request import Seconds, Strict, parse_model
 
 THREE_DAYS = 3 * 86400
 _QUANTITY = re.compile(r"\d+(\.\d+)?([EPTGM]i?|Ki|k|m)?")
@@ -33,8 +32,7 @@ class Mount(Strict):
 
 def _pairs(value: Any) -> Any:
     """`a=b,c=d`, or a list of such, as a mapping."""
-    if isinstance(value, str):
-        value = [part for part in value.split(",") if part.strip()]
+    value = listed(value)
     if not isinstance(value, (list, tuple)):
         return value
     pairs = [str(item).partition("=") for item in value]
@@ -44,9 +42,7 @@ def _pairs(value: Any) -> Any:
 
 
 def _list(value: Any) -> Any:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return [value] if isinstance(value, Mapping) else value
+    return [value] if isinstance(value, Mapping) else listed(value)
 
 
 def _toleration(value: Any) -> Any:
@@ -64,8 +60,8 @@ def _toleration(value: Any) -> Any:
 
 
 def _tolerations(value: Any) -> Any:
-    listed = _list(value)
-    return [_toleration(item) for item in listed] if isinstance(listed, list) else listed
+    items = _list(value)
+    return [_toleration(item) for item in items] if isinstance(items, list) else items
 
 
 def _mount(value: Any) -> Any:
@@ -80,8 +76,8 @@ def _mount(value: Any) -> Any:
 
 
 def _mounts(value: Any) -> Any:
-    listed = _list(value)
-    return [_mount(item) for item in listed] if isinstance(listed, list) else listed
+    items = _list(value)
+    return [_mount(item) for item in items] if isinstance(items, list) else items
 
 
 def _quantity(value: Any) -> Any:
@@ -107,13 +103,8 @@ def _policy(value: Any) -> Any:
     return _POLICIES.get(str(value).lower(), value)
 
 
-def _seconds(value: Any) -> Any:
-    if value is False or str(value).lower() in ("off", "none", "false"):
-        return None
-    try:
-        return parse_duration(value)
-    except UsageError as error:
-        raise ValueError(error.message) from None
+def _unless_off(value: Any) -> Any:
+    return None if value is False or str(value).lower() in ("off", "none", "false") else value
 
 
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
@@ -150,7 +141,7 @@ class Options(Strict):
     )
     host_network: bool = Field(False, description="the node's own network, as some InfiniBand setups need")
     backoff_limit: int = Field(0, ge=0, le=100, description="replace a failed pod this often")
-    ttl: Annotated[int | None, BeforeValidator(_seconds)] = Field(
+    ttl: Annotated[Seconds | None, BeforeValidator(_unless_off)] = Field(
         THREE_DAYS, description="the cluster removes the ended job after this time; off: never"
     )
     annotations: Pairs = Field(default_factory=dict, description="annotations of the pods: KEY=VALUE,...")

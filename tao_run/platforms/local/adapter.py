@@ -111,7 +111,7 @@ class LocalSDK(Platform):
         return Launch(job, plan, entry.secrets, entry.payload, self._notes(request, per_node, pool))
 
     def _gpu_pool(self, wanted: list[str] | None, asked: int | None) -> tuple[list[str], int]:
-        pool = [gpu.id for gpu in find_gpus(os.environ)]
+        pool = [gpu.index for gpu in find_gpus(os.environ)]
         if wanted is not None:
             unknown = [gpu for gpu in wanted if gpu not in pool]
             if unknown:
@@ -262,7 +262,7 @@ class LocalSDK(Platform):
     def resources(self, account: str | None = None) -> list[ResourceTable]:
         held = Bookings(self._root).held()
         rows = tuple(
-            (gpu.id, gpu.name, "" if gpu.memory_mb is None else str(gpu.memory_mb), Path(held.get(gpu.id, "")).name)
+            (gpu.index, gpu.name, str(gpu.memory) if gpu.memory >= 0 else "", Path(held.get(gpu.index, "")).name)
             for gpu in find_gpus(os.environ)
         )
         return [ResourceTable("GPUs of this machine", ("id", "name", "memory_mb", "job"), rows)]

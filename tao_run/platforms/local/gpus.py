@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from tao_run.jobs.commas import comma_parts
 from tao_run.platforms.local.jobdir import JobDir, read_json, write_durably
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One GPU as nvidia-smi describes it."""
-
-    id: str
-    name: str = ""
-    memory_mb: int | None = None
+from tao_run.platforms.nvidia import Gpu, local_gpus
 
 
 def find_gpus(environ: Mapping[str, str]) -> list[Gpu]:
@@ -28,34 +18,16 @@ def find_gpus(environ: Mapping[str, str]) -> list[Gpu]:
     CUDA_VISIBLE_DEVICES of the caller narrows the choice, as it would for any program.
     """
     named = environ.get("TAO_RUN_LOCAL_GPUS")
-    found = [Gpu(name) for name in _ids(named)] if named is not None else _nvidia_smi()
+    found = [Gpu(name) for name in _ids(named)] if named is not None else local_gpus()
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return found
-    return [gpu for gpu in found if gpu.id in _ids(visible)]
+    return [gpu for gpu in found if gpu.index in _ids(visible)]
 
 
 def _ids(text: str) -> list[str]:
     """Ids separated by commas, each once: a GPU named twice is still one GPU."""
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _nvidia_smi() -> list[Gpu]:
-    if shutil.which("nvidia-smi") is None:
-        return []
-    query = ["nvidia-smi", "--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []  # a driver that does not answer offers no GPU
-    return (
-        [_parse(line) for line in answer.stdout.splitlines() if line.count(",") >= 2] if not answer.returncode else []
-    )
-
-
-def _parse(line: str) -> Gpu:
-    index, *name, memory = (part.strip() for part in line.split(","))
-    return Gpu(index, ", ".join(name), int(memory) if memory.isdecimal() else None)
+    return list(dict.fromkeys(comma_parts(text)))
 
 
 class Bookings:

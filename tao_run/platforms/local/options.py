@@ -6,10 +6,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from tao_run.jobs.commas import comma_parts
+
 
 def _ids(value: object) -> object:
     if isinstance(value, (str, int)):
-        value = str(value).split(",")
+        value = comma_parts(str(value))
     if not isinstance(value, list) or not all(isinstance(part, (str, int)) for part in value):
         return value
     names = (str(part).strip() for part in value)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from tao_run.credentials import Credentials
 from tao_run.errors import UsageError
+from tao_run.jobs.commas import listed
 from tao_run.jobs.request import JobRequest, parse_model
 from tao_run.platforms.slurm.times import time_limit
 
@@ -30,10 +31,6 @@ _DEFAULTS = {
 }
 
 
-def _parts(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
 def _lines(value: object) -> object:
     return [line.strip() for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
 
@@ -43,7 +40,7 @@ def _text(value: object) -> object:
 
 
 Word = Annotated[str, BeforeValidator(_text), Field(min_length=1, pattern=r"^[^\s\"'`$\\]+$")]
-List = Annotated[list[str], BeforeValidator(_parts)]
+List = Annotated[list[str], BeforeValidator(listed)]
 
 
 class Options(BaseModel):

@@ -21,7 +21,7 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host with two GPUs, as nvidia-smi tells."""
     tool = tmp_path / "bin" / "nvidia-smi"
     tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\necho '0, GPU-aaa, NVIDIA A100, 81920, 3'\necho '1, GPU-bbb, NVIDIA A100, 81920, 3'\n")
+    tool.write_text("#!/bin/sh\necho '0, GPU-aaa, NVIDIA A100, 81920'\necho '1, GPU-bbb, NVIDIA A100, 81920'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
 

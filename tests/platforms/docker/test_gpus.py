@@ -4,7 +4,6 @@ import pytest
 
 from tao_run.errors import BackendRejected, UsageError
 from tao_run.platforms.docker.gpus import (
-    Gpu,
     GpuRequest,
     cdi_gpus,
     choose,
@@ -13,6 +12,7 @@ from tao_run.platforms.docker.gpus import (
     gpu_request,
     requested_devices,
 )
+from tao_run.platforms.nvidia import Gpu
 
 TWO = [Gpu("0", "GPU-aaa"), Gpu("1", "GPU-bbb")]
 

@@ -179,7 +179,7 @@ def test_a_job_that_waits_for_gpus_can_be_canceled(tmp_path: Path) -> None:
 
 def test_a_gpu_named_twice_is_one_gpu(sdk: LocalSDK, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"TAO_RUN_LOCAL_GPUS": "0,1,1,0"}
-    assert [gpu.id for gpu in find_gpus(environ)] == ["0", "1"]
+    assert [gpu.index for gpu in find_gpus(environ)] == ["0", "1"]
     monkeypatch.setenv("TAO_RUN_LOCAL_GPUS", "0,1")
     with pytest.raises(UsageError, match="2 GPUs asked for"):
         sdk.create_job(command="true", gpu_count=2, gpu_ids="0,0")
