@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
 
 from tao_run.analysis import facts, verdict
 from tao_run.analysis.hits import TIRED, Finding, Hit
-from tao_run.analysis.ranks import LITERALS, RankStory, rank_of
+from tao_run.analysis.ranks import LITERALS, NOWHERE, RankStory, rank_of
 from tao_run.analysis.result import AlsoSeen, FailureAnalysis, FirstFailed
 from tao_run.analysis.ruleset import ErrClass, Rule, RuleSet, packaged_rules
 from tao_run.analysis.scan import Candidate, Matcher, Prefilter, batches, blocks
@@ -21,6 +21,7 @@ _CHAINED = (
     "The above exception was the direct cause of the following exception",
 )
 _EVIDENCE_LINES = 6
+_Fit = tuple[Rule, Mapping[str, str] | None]
 _ALSO_SEEN = 5
 
 
@@ -54,6 +55,7 @@ class Analyzer:
     def read_evidence(self, evidence: Evidence) -> None:
         """Look at what the backend knows, the end of the log included."""
         self.read_lines(line for line in evidence.log_tail if line.kind == "line")
+        self.story.replicas = facts.replica_ends(evidence)
         started = facts.has_started(evidence)
         for hit, current in facts.backend_hits(evidence, started=started):
             self._look_at_fact(hit, current)
@@ -68,17 +70,24 @@ class Analyzer:
     def _look(self, candidate: Candidate, line: LogLine | None) -> None:
         number = self.lines + candidate.index + 1
         text = candidate.text
-        self.story.see(text)
+        self.story.see(text, NOWHERE if line is None else (line.rank, line.replica))
         if text.startswith(_CHAINED):
             self._chain_marks.append(number)
             return
         hit: Hit | None = None
-        for rule, details in self._matcher.match(candidate, self._tired):
+        for rule, details in self._own(self._matcher.match(candidate, self._tired)):
             if details is None:
                 self.findings[rule.id].unread.append((number, text, line))
                 continue
             hit = hit or _hit(text, number, line)
             self._add(rule, replace(hit, details=details) if details else hit)
+
+    @staticmethod
+    def _own(fits: Iterable[_Fit]) -> list[_Fit]:
+        """Without the rules for any exception, where the line says that the process is a victim."""
+        found = list(fits)
+        told = any(rule.victim for rule, _ in found)
+        return [fit for fit in found if not (told and fit[0].id in verdict.FINAL)]
 
     def _read_the_rest(self) -> None:
         """Of rules that fit so often that they were no longer looked at, find the last true hit."""
@@ -113,13 +122,13 @@ class Analyzer:
     def conclude(self, evidence: Evidence | None = None) -> FailureAnalysis | None:
         """The analysis, or None if nothing that looks like a failure was seen."""
         self._read_the_rest()
-        chosen = verdict.choose(self.findings.values(), self.lines, list(self._chain_marks))
+        chosen = verdict.choose(self.findings.values(), self.lines, list(self._chain_marks), self.story)
         native = None if evidence is None else evidence.native
         if chosen is None:
             return _from_native(native, evidence) if native else _unexplained(evidence)
-        first = verdict.first_failed(chosen, self.story)
-        hit = verdict.earliest(chosen)
-        details = dict(hit.details)
+        fallen = verdict.fallen_ranks(self.findings.values())
+        first = verdict.first_failed(chosen, self.story, fallen)
+        details = dict(verdict.cause(chosen, self.story, fallen).details)
         result = FailureAnalysis(
             rule=chosen.rule.id,
             title=chosen.rule.title,
@@ -131,7 +140,7 @@ class Analyzer:
             retryable=chosen.rule.retryable,
             evidence=tuple(self._evidence_of(chosen)),
             first_failed=first,
-            victims=verdict.victims(self.findings.values(), first, self.story),
+            victims=verdict.victims(first, self.story, fallen),
             avoid_nodes=_bad_nodes(chosen, first),
             details=details,
             also_seen=tuple(self._others(chosen)),
@@ -215,9 +224,14 @@ def _native_class(native: Any) -> ErrClass | None:
 
 
 def _prefer_native(result: FailureAnalysis, native: Any) -> FailureAnalysis:
-    """Where our rules only know that something failed, the backend's own word counts."""
+    """Where our rules only know that something failed, the backend's own word counts.
+
+    Against an exception of the program it needs an event of a node.
+    """
     given = _native_class(native)
     if given is None or result.certainty != "unknown":
+        return result
+    if result.rule in verdict.FINAL and not native.get("job_failure_by_node_event"):
         return result
     suggestion = redact(str(native.get("suggestion") or "")) or result.suggestion
     return replace(result, err_class=given, suggestion=suggestion, retryable=given == "ERR_INFRA")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tao_run.analysis.hits import Hit
-from tao_run.analysis.ranks import VICTIM_CODES
+from tao_run.analysis.ranks import ProcessEnd, first_codes
 from tao_run.jobs.model import Evidence, JobState, NodeEvent, Replica
 
 #: events of these names are causes although Kubernetes does not call them warnings
@@ -33,11 +33,18 @@ def backend_hits(evidence: Evidence, *, started: bool) -> Iterator[tuple[Hit, bo
 def exit_hits(evidence: Evidence) -> Iterator[tuple[Hit, int]]:
     """Exit codes that count: those of victims do not, where another replica failed by itself."""
     codes = [(replica, replica.exit_code) for replica in evidence.replicas if replica.exit_code]
-    own = [(replica, code) for replica, code in codes if code not in VICTIM_CODES]
-    for replica, code in own or codes:
-        yield _of_replica(replica, f"exit code {code}", "exit"), code
+    first = first_codes(code for _, code in codes)
+    for replica, code in codes:
+        if code in first:
+            yield _of_replica(replica, f"exit code {code}", "exit"), code
     if not codes and evidence.status.exit_code:
         yield Hit(f"exit code {evidence.status.exit_code}", source="exit"), evidence.status.exit_code
+
+
+def replica_ends(evidence: Evidence) -> list[ProcessEnd]:
+    """How the workers ended, as far as the backend says."""
+    ended = [item for item in evidence.replicas if item.exit_code is not None]
+    return [ProcessEnd(None, item.exit_code, item.node, place=(item.rank, item.name)) for item in ended]
 
 
 def has_started(evidence: Evidence) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tao_run.analysis.ranks import Place
 from tao_run.analysis.ruleset import Rule
 from tao_run.jobs.model import LogLine
 
@@ -32,6 +33,11 @@ class Hit:
     replica: str = ""
     node: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        """Where it comes from: node rank and replica."""
+        return self.node_rank, self.replica
 
     @property
     def who(self) -> tuple[int | None, int | None, str]:

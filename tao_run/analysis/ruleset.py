@@ -78,7 +78,9 @@ class Rule(_Data):
 
     `text` patterns are looked for in logs and in what the backend says, `log` and `backend` in one of them.
     `exit` are exit codes, `at_least` thresholds of numeric facts. `outranks` names what it explains away.
-    `bad_node` says that the node is at fault and a retry should avoid it.
+    `bad_node` says that the node is at fault and a retry should avoid it. `victim` marks what is seen of a process
+    that fell with another one, or that somebody stopped: it never outranks a process's own exception, and its
+    lines are no exceptions of the program's own.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -89,6 +91,7 @@ class Rule(_Data):
     retryable: bool = False
     bad_node: bool = False
     before_start: bool = False
+    victim: bool = False
     outranks: list[str] = Field(default_factory=list)
     text: PatternList
     log: PatternList

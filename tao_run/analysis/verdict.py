@@ -14,18 +14,22 @@ _CONSEQUENCE = CERTAINTIES.index("consequence")
 _CHAIN_LINES = 300  # an exception and the one raised while it was handled are this close
 _SURVIVED_LINES = 2000
 _SURVIVED_SHARE = 0.05
-_FINAL = ("assertion", "python-exception")  # rules that see how a program ended, whatever the text
+FINAL = ("assertion", "python-exception")  # rules that see how a program ended, whatever the text
 _PLACEHOLDER = re.compile(r"\{(\w+)\|([^}]*)\}")
 
 
-def choose(findings: Iterable[Finding], total_lines: int, chain_marks: Sequence[int]) -> Finding | None:
+def choose(
+    findings: Iterable[Finding], total_lines: int, chain_marks: Sequence[int], story: RankStory | None = None
+) -> Finding | None:
     """The finding that explains the failure, or None if there is none.
 
     A finding that a stronger one explains (`outranks`) is out; so is an error after which the log went on for
-    long, unless nothing else is left. Among equals the first process's last error decides.
+    long, unless nothing else is left. What only says that a process fell with another one or was stopped is out
+    where one failed by itself. Among equals the first process's last error decides.
     """
     present = list(findings)
     fresh = [item for item in present if not survived(item, total_lines)] or present
+    fresh = _without_victims(fresh, story or RankStory())
     explained = {rule for item in fresh for rule in item.rule.outranks if rule != item.rule.id}
     left = [item for item in fresh if item.rule.id not in explained] or fresh
     strongest = min((item.rule.strength for item in left), default=None)
@@ -34,12 +38,25 @@ def choose(findings: Iterable[Finding], total_lines: int, chain_marks: Sequence[
     return _unless_it_went_on(chosen, present, chain_marks)
 
 
+def _without_victims(fresh: list[Finding], story: RankStory) -> list[Finding]:
+    """Without what victims say, if a process failed by itself: whatever came first in the log, it is the cause."""
+    own = [item for item in fresh if not item.rule.victim]
+    if any(item.rule.id in FINAL for item in own):
+        return own
+    if story.killed_first():
+        return [item for item in fresh if not item.rule.victim or item.rule.id == "killed"]
+    stopped = {hit.place for item in fresh if item.rule.victim for hit in item if hit.source == "log"}
+    if story.exited(stopped):
+        return [item for item in fresh if not item.rule.victim or item.rule.strength == _CONSEQUENCE] or fresh
+    return fresh
+
+
 def _unless_it_went_on(chosen: Finding | None, present: list[Finding], chain_marks: Sequence[int]) -> Finding | None:
     """Words that are only possibly a cause give way to an exception that ended the program after them."""
     if chosen is None or chosen.rule.certainty != "possible" or chosen.from_backend:
         return chosen
-    for other in present:
-        later = other.rule.id in _FINAL and other.latest > chosen.latest
+    for other in (item for item in present if item.rule.id not in chosen.rule.outranks):
+        later = other.rule.id in FINAL and other.latest > chosen.latest
         if later and not any(chosen.latest < mark < other.latest for mark in chain_marks):
             return other
     return chosen
@@ -61,7 +78,7 @@ def _first_of_equals(equals: list[Finding], chain_marks: Sequence[int]) -> Findi
         for who, hit in finding.by_process.items():
             per_process.setdefault(who, []).append((hit.number, finding))
     reasons = [_reason_of(hits, chain_marks) for hits in per_process.values()]
-    return min(reasons, key=lambda item: item[0])[1]
+    return min(reasons, key=lambda item: (item[1].rule.victim, item[0]))[1]
 
 
 def _reason_of(hits: list[tuple[int, Finding]], chain_marks: Sequence[int]) -> tuple[int, Finding]:
@@ -75,37 +92,51 @@ def _reason_of(hits: list[tuple[int, Finding]], chain_marks: Sequence[int]) -> t
     return chosen
 
 
-def first_failed(chosen: Finding, story: RankStory) -> FirstFailed:
-    """Who failed first: what a launcher says counts most, then who wrote the line of the cause."""
-    told, hit = story.first(), earliest(chosen)
-    if chosen.rule.strength < _CONSEQUENCE and (hit.rank is not None or hit.replica or hit.node_rank is not None):
-        return _of_hit(hit, story)
+def first_failed(chosen: Finding, story: RankStory, fallen: set[int]) -> FirstFailed:
+    """Who failed first: who wrote the line of the cause, and what launchers and exit codes say of that process.
+
+    `fallen` are ranks that say themselves that they fell with another one.
+    """
+    hit = cause(chosen, story, fallen)
+    placed = hit.rank is not None or hit.replica or hit.node_rank is not None
+    if placed and (not chosen.rule.victim or hit.source == "exit"):
+        return _of_hit(hit, story, fallen)
+    told = story.first(fallen=fallen)
     if told is not None:
-        return FirstFailed(told.rank, None, "", told.host, told.exit_code, told.time)
-    if chosen.rule.strength >= _CONSEQUENCE and len(chosen.by_process) > 1:
+        return FirstFailed(told.rank, told.place[0], told.place[1], told.host, told.exit_code, told.time)
+    if chosen.rule.victim and len(chosen.by_process) > 1:
         return FirstFailed()  # all that speak are victims: whoever is silent failed
-    return _of_hit(hit, story)
+    return _of_hit(hit, story, fallen)
 
 
-def earliest(finding: Finding) -> Hit:
-    """The first hit of the cause, backend facts first."""
-    return finding.first[0]
+def cause(finding: Finding, story: RankStory, fallen: set[int]) -> Hit:
+    """The line of the cause: backend facts first, then the process that launchers say failed first."""
+    told = None if finding.from_backend else story.first(fallen=fallen)
+    own = [hit for hit in finding.by_process.values() if told and hit.rank is not None and hit.rank == told.rank]
+    return own[0] if own else finding.first[0]
 
 
-def _of_hit(hit: Hit, story: RankStory) -> FirstFailed:
-    end = next((end for end in story.ends.values() if end.rank == hit.rank and hit.rank is not None), None)
-    told = end or ProcessEnd(hit.rank)
+def _of_hit(hit: Hit, story: RankStory, fallen: set[int]) -> FirstFailed:
+    told = next((end for end in story.ends.values() if end.rank == hit.rank and hit.rank is not None), None)
+    if told is None and hit.rank is None and hit.source == "log":
+        told = story.first(hit.place, fallen)
+    told = told or ProcessEnd(hit.rank)
     time = hit.time.isoformat() if hit.time else told.time
-    return FirstFailed(hit.rank, hit.node_rank, hit.replica, hit.node or told.host, told.exit_code, time)
+    replica = story.replica(hit.place)
+    code = replica.exit_code if told.exit_code is None else told.exit_code
+    return FirstFailed(told.rank, hit.node_rank, hit.replica, hit.node or told.host or replica.host, code, time)
 
 
-def victims(findings: Iterable[Finding], first: FirstFailed, story: RankStory) -> tuple[int, ...]:
-    """Process ranks that only fell with the first one."""
-    told = set(story.victims())
-    for finding in findings:
-        if finding.rule.strength == _CONSEQUENCE:
-            told.update(rank for rank, _, _ in finding.by_process if rank is not None)
-    return tuple(sorted(told - {first.rank}))
+def fallen_ranks(findings: Iterable[Finding]) -> set[int]:
+    """Process ranks that say of themselves that they fell with another one."""
+    fell = (item for item in findings if item.rule.victim or item.rule.strength == _CONSEQUENCE)
+    return {rank for item in fell for rank, _, _ in item.by_process if rank is not None}
+
+
+def victims(first: FirstFailed, story: RankStory, fallen: set[int]) -> tuple[int, ...]:
+    """Process ranks that only fell with the first one; of replicas where nothing tells more of their processes."""
+    told = {*story.victims(story.first(fallen=fallen)), *fallen} - {first.rank}
+    return tuple(sorted(told or story.fallen_replicas() - {first.node_rank}))
 
 
 def fill(text: str, details: Mapping[str, str]) -> str:
