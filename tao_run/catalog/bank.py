@@ -123,7 +123,7 @@ class SkillBank:
                 for rule in (info.get("backend_selection") or {}).get("rules") or ()
             ),
             actions=actions,
-            specs={name: _yaml(folder / "references" / name) for name in files},
+            specs={name: _mapping(folder / "references" / name) for name in files},
         )
 
     def _actions(self, folder: Path, info: Mapping[str, Any]) -> dict[str, ActionFacts]:
@@ -167,15 +167,12 @@ class SkillBank:
         )
 
 
-def _yaml(path: Path) -> Any:
-    try:
-        return load_yaml(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}") from None
-
-
 def _mapping(path: Path, shape: type[Shape] = Shape) -> dict[str, Any]:
-    data = _yaml(path)
+    try:
+        data = load_yaml(path.read_text("utf-8"))
+        json.dumps(data, default=str, skipkeys=True)  # what holds itself can be written down nowhere
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
         raise UsageError(f"{path} holds no mapping")
     require(shape, data, path)

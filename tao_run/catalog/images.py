@@ -38,11 +38,6 @@ class ImageResolution:
     backend: str = ""
 
 
-def is_image_reference(text: str) -> bool:
-    """Whether `text` is a container image reference rather than a versions key."""
-    return bool(_REFERENCE.match(text)) and not _is_key(text)
-
-
 def resolve_reference(text: str, versions: Mapping[str, Any]) -> tuple[str, str]:
     """Image and origin (`versions.yaml` or `absolute`) of a key or a literal.
 
