@@ -201,6 +201,10 @@ class JobRequest(Strict):
             raise ValueError("an action needs a model")
         return self
 
+    def gpus_or(self, usual: int) -> int:
+        """GPUs per node, `usual` if nothing was said of them; 0 is something."""
+        return usual if self.gpus is None else self.gpus
+
     def for_platform(self) -> dict[str, Any]:
         """The option block of the chosen platform."""
         return dict(self.options.get(self.platform or "", {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -48,13 +49,23 @@ def download(root: str, target: Path, credentials: Credentials) -> int:
 
 
 def _fetch(store: S3Store, root: Location, name: str, target: Path) -> None:
+    with whole_file(target, name) as partial:
+        store.fetch(root, name, partial)
+
+
+@contextmanager
+def whole_file(target: Path, name: str) -> Iterator[Path]:
+    """Where to write the file `name` below `target`; it gets its own name when the block ends without an error.
+
+    Raises UsageError for a name that would leave `target`.
+    """
     parts = PurePosixPath(name).parts
     if ".." in parts or name.startswith("/"):
-        raise UsageError(f"the object {name!r} would be written outside {target}")
+        raise UsageError(f"{name!r} would be written outside {target}")
     path = target.joinpath(*parts)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
-    store.fetch(root, name, partial)
+    yield partial
     partial.replace(path)
 
 

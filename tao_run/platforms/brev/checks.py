@@ -55,7 +55,7 @@ def _place(fleet: Fleet, request: JobRequest, options: BrevOptions) -> Check:
     try:
         if options.instance:
             return _instance(fleet, options.instance)
-        gpus = 1 if request.gpus is None else request.gpus
+        gpus = request.gpus_or(1)
         if not options.gpu_type:
             return Check("brev.place", "failed", "nothing says where to run", "-o gpu_type=L40S or -o instance=NAME")
         chosen = choose_type(fleet.types(search_arguments(options)), options.gpu_type, gpus)

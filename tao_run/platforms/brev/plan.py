@@ -97,7 +97,7 @@ def make_plan(
 ) -> Plan:  # fmt: skip
     """The plan of a job. `search` is asked only when an instance is to be rented; `ngc`: there is an NGC_KEY."""
     request = job.request
-    gpus = 1 if request.gpus is None else request.gpus
+    gpus = request.gpus_or(1)
     rent = choose_type(search(search_arguments(options)), options.gpu_type or "", gpus) if options.rented else None
     image = request.image or ""
     container = scripts.Container(

@@ -99,7 +99,7 @@ def _exists(api: Api, resource: str, name: str) -> Check:
 
 def _room(api: Api, request: JobRequest | None, options: Options) -> Check:
     """Whether enough single nodes could each hold one pod. Without the right to see nodes nobody can tell."""
-    gpus = 0 if request is None else 1 if request.gpus is None else request.gpus
+    gpus = 0 if request is None else request.gpus_or(1)
     wanted = 1 if request is None else request.nodes
     need = capacity.Need(gpus, options.gpu_resource, options.node_selector, options.tolerations)
     try:

@@ -152,7 +152,7 @@ def _container(job: Job, options: Options, parts: Parts, mounts: list[Manifest])
 
 def gpus_per_node(job: Job) -> int:
     """GPUs of each pod; a job that does not say gets one."""
-    return 1 if job.request.gpus is None else job.request.gpus
+    return job.request.gpus_or(1)
 
 
 def _environment(job: Job, parts: Parts) -> list[Manifest]:

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from tao_run.jobs.model import Job, JobState, JobStatus, Replica
+from tao_run.platforms.exits import exit_words
 from tao_run.platforms.local.jobdir import JobDir, read_json, read_text
 
 # What the supervisor wrote (`stopped` of exit.json, or where the job stands before that) -> state.
@@ -31,8 +32,6 @@ _REASONS = {
     "canceled": ("Canceled", ""),
 }
 
-_LAST_SIGNAL = 64
-
 
 def status_of(job: Job, directory: JobDir) -> JobStatus:
     """The status of a job from its directory."""
@@ -55,14 +54,8 @@ def _ended(job: Job, record: dict[str, Any]) -> JobStatus:
         return _status(job, "not started", message=stopped.removeprefix("failed: "))
     native = stopped or ("complete" if code == 0 else "failed")
     if native == "failed":
-        return _status(job, native, code, _exit_message(code), reason="ExitCode")
+        return _status(job, native, code, exit_words(code), reason="ExitCode")
     return _status(job, native, None if native == "canceled" else code)
-
-
-def _exit_message(code: int) -> str:
-    if 128 < code <= 128 + _LAST_SIGNAL:
-        return f"the command was ended by signal {code - 128}"
-    return f"the command exited with {code}"
 
 
 def _status(

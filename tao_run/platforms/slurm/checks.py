@@ -195,7 +195,7 @@ def _time(groups: Sequence[NodeGroup], wanted: int | None) -> Check:
 
 
 def _gpus(groups: Sequence[NodeGroup], request: JobRequest, options: Options) -> Check:
-    gpus = 1 if request.gpus is None else request.gpus
+    gpus = request.gpus_or(1)
     if not gpus:
         return Check("slurm.gpus", "ok", "no GPUs asked for")
     kind = f"{options.gpu_type} " if options.gpu_type else ""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tao_run.jobs.model import Job, JobState, JobStatus
+from tao_run.platforms.exits import exit_words
 from tao_run.platforms.slurm.nodelist import expand
 from tao_run.platforms.slurm.reasons import explain, reason_name
 from tao_run.platforms.slurm.remote import Answer, Remote, Section
@@ -161,13 +162,6 @@ def _failure(row: Row, name: str) -> str:
     if name == "FAILED" and row.exit_code:
         return exit_words(row.exit_code)
     return state_words(name)
-
-
-def exit_words(code: int) -> str:
-    """An exit code in words."""
-    if code > 128:
-        return f"the command was ended by signal {code - 128}"
-    return f"the command exited with {code}"
 
 
 def _exit_code(row: Row, state: JobState, name: str) -> int | None:

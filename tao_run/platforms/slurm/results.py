@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import io
+import shutil
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import IO, cast
 
 from tao_run.errors import BackendUnreachable, UsageError
 from tao_run.platforms.slurm.cluster import shell_path
 from tao_run.platforms.slurm.frames import new_mark
 from tao_run.platforms.slurm.remote import Remote
+from tao_run.storage.tree import whole_file
 
 _OURS = ".tao-run"  # what the runner keeps for itself beside the results
 _IDLE_SECONDS = 300.0
@@ -46,30 +48,18 @@ def download_results(remote: Remote, root: str, target: Path) -> int:
     stream = _After(remote.stream(script, _IDLE_SECONDS), mark)
     count = 0
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:  # it only reads
             for entry in archive:
                 content = archive.extractfile(entry) if entry.isfile() else None
                 if content is not None:
-                    _write(target, entry.name, content)
+                    with whole_file(target, entry.name) as partial, partial.open("wb") as file:
+                        shutil.copyfileobj(content, file, 1024 * 1024)
                     count += 1
     except tarfile.TarError:
         raise BackendUnreachable(f"the copy of {root} broke off after {count} files", "run it again") from None
     if not stream.whole():
         raise BackendUnreachable(f"the copy of {root} broke off after {count} files", "run it again")
     return count
-
-
-def _write(target: Path, name: str, content: io.BufferedIOBase | object) -> None:
-    parts = PurePosixPath(name).parts
-    if ".." in parts or name.startswith("/"):
-        raise UsageError(f"{name!r} would be written outside {target}")
-    path = target.joinpath(*parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
-    with partial.open("wb") as file:
-        while chunk := content.read(1024 * 1024):  # type: ignore[union-attr]
-            file.write(chunk)
-    partial.replace(path)
 
 
 class _After:

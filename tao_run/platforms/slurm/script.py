@@ -94,7 +94,7 @@ def native(job: Job, cluster: Cluster, files: Mapping[str, str], secrets: Mappin
 
 def gpus_per_node(job: Job) -> int:
     """GPUs per node: one if the request does not say, as everywhere in TAO."""
-    return 1 if job.request.gpus is None else job.request.gpus
+    return job.request.gpus_or(1)
 
 
 def master_port(job_id: str) -> int:
