@@ -127,9 +127,8 @@ class ActionWorkflow:
                     file.flush()
                     os.fsync(file.fileno())
                 Path(beside).replace(self.folder / name)
-            except BaseException:
+            finally:  # after the renaming there is nothing left of this name
                 Path(beside).unlink(missing_ok=True)
-                raise
         except OSError as error:
             raise _fault(self.folder, error) from None
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tao_run.platforms.base import Launch, Platform
 
 _FIND_DELAYS = (0.5, 2.0, 5.0)
-SUBMITTING = "Submitting"
 NEVER_LAUNCHED = "NeverLaunched"
 
 
