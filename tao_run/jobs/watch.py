@@ -6,6 +6,7 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -66,9 +67,26 @@ class Pace:
 
 @dataclass(frozen=True)
 class _Answer:
+    """What came of one look: `seen` holds the jobs as observed, or the error that was met."""
+
     account: Account
-    jobs: tuple[Job, ...]
-    error: BaseException | None = None
+    asked: Sequence[Job]
+    seen: Future[list[Job]]
+
+
+class _HandingOver:
+    """Whatever goes wrong inside is raised where the future's result is asked for, not in this thread."""
+
+    def __init__(self, future: Future[list[Job]]) -> None:
+        self._future = future
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if error is not None:
+            self._future.set_exception(error)
+        return True
 
 
 class Watcher:
@@ -158,14 +176,14 @@ class Watcher:
                 self._spawn(self._look_at(account, jobs))
 
     def _look_at(self, account: Account, jobs: list[Job]) -> Task:
+        seen: Future[list[Job]] = Future()
+        seen.add_done_callback(lambda done: self._answers.put(_Answer(account, jobs, done)))
+
         def look() -> None:
             from tao_run.platforms.lifecycle import observe
 
-            try:
-                answer = _Answer(account, tuple(observe(self._platform_of(jobs[0]), self._store, jobs)))
-            except BaseException as error:  # noqa: BLE001 - handed over to the thread that watches
-                answer = _Answer(account, tuple(jobs), error)
-            self._answers.put(answer)
+            with _HandingOver(seen):
+                seen.set_result(observe(self._platform_of(jobs[0]), self._store, jobs))
 
         return look
 
@@ -210,25 +228,23 @@ class Watcher:
     def _accept(self, answer: _Answer) -> None:
         pace, now = self._pace(answer.account), self._clock.monotonic()
         pace.waiting = False
-        if answer.error is None:
-            self.faults.pop(answer.account, None)
-            changed = any(self._changed(job) for job in answer.jobs)
-            pace.succeeded(now, self.interval, changed)
-        elif isinstance(answer.error, TaoRunError):
-            self.faults[answer.account] = answer.error
-            pace.failed(now, self.interval, answer.error, self._chance())
+        try:
+            jobs = answer.seen.result()
+        except TaoRunError as error:
+            self.faults[answer.account] = error
+            pace.failed(now, self.interval, error, self._chance())
+            jobs = [_unreachable(job, error) for job in answer.asked]
         else:
-            raise answer.error
-        for job in answer.jobs:
-            self._replace(job, answer.error)
+            self.faults.pop(answer.account, None)
+            pace.succeeded(now, self.interval, any(self._changed(job) for job in jobs))
+        for job in jobs:
+            self._replace(job)
 
     def _changed(self, job: Job) -> bool:
         before = self.jobs[job.id].status
         return (before.state, before.ready) != (job.status.state, job.status.ready)
 
-    def _replace(self, job: Job, error: BaseException | None) -> None:
-        if isinstance(error, TaoRunError):
-            job = replace(job, status=replace(job.status, reachable=False, message=error.message))
+    def _replace(self, job: Job) -> None:
         next_job = self._successor(job) if job.status.state.terminal else None
         if next_job is None:
             self.jobs[job.id] = job
@@ -242,3 +258,7 @@ class Watcher:
         missing = [error for error in self.faults.values() if isinstance(error, NotInstalled)]
         if live and missing and all(isinstance(self.faults.get(account), NotInstalled) for account in live):
             raise missing[0]
+
+
+def _unreachable(job: Job, error: TaoRunError) -> Job:
+    return replace(job, status=replace(job.status, reachable=False, message=error.message))

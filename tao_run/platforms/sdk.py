@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from tao_run.errors import UsageError
@@ -63,7 +64,7 @@ class SDKMethods:
         request = self._request({**given, "outputs": outputs}, platform_options)
         job = submit(self._platform, self.store, build_job(self._platform, request))
         if hooks:
-            self._hooks()[job.id] = dict(hooks)
+            self._hooks[job.id] = dict(hooks)
         return job
 
     def _request(self, given: dict[str, Any], options: Mapping[str, Any]) -> Any:
@@ -83,8 +84,9 @@ class SDKMethods:
         data["options"] = {self._platform.name: block} if block else {}
         return parse_request(data, "create_job")
 
+    @cached_property
     def _hooks(self) -> dict[str, dict[str, Hook]]:
-        return cast("dict[str, dict[str, Hook]]", self.__dict__.setdefault("_hook_table", {}))
+        return {}
 
     def get_job(self, job_id: str) -> Job:
         """A recorded job by id, prefix or name. Raises NoSuchJob."""
@@ -118,7 +120,7 @@ class SDKMethods:
 
     def _call_hooks(self, job: Job) -> None:
         ended = {JobState.COMPLETE: "on_complete", JobState.ERROR: "on_error"}
-        hooks = self._hooks().get(job.id, {})
+        hooks = self._hooks.get(job.id, {})
         for name in ("on_change", ended.get(job.status.state, "")):
             if name in hooks:
                 hooks[name](job)

@@ -9,7 +9,7 @@ import pytest
 
 from tao_run.errors import BackendUnreachable, CredentialRefused, NotInstalled, RateLimited
 from tao_run.jobs.model import JobState
-from tao_run.jobs.watch import Pace
+from tao_run.jobs.watch import Pace, in_thread
 from tests.fakes.scripted import Life
 from tests.jobs.bench import Bench
 
@@ -142,3 +142,14 @@ def test_jobs_that_have_ended_are_not_asked_about(bench: Bench) -> None:
     calls = bench.backend.calls["poll"]
     assert len(list(bench.watcher(bench.store.get(job.id)).sweeps())) == 1
     assert bench.backend.calls["poll"] == calls
+
+
+def test_what_goes_wrong_in_the_thread_of_a_look_is_not_lost(bench: Bench) -> None:
+    job = bench.submit()
+
+    def broken(operation: str) -> None:
+        raise ZeroDivisionError(operation)
+
+    bench.backend.fault = broken
+    with pytest.raises(ZeroDivisionError, match="poll"):
+        list(bench.watcher(job, spawn=in_thread).sweeps())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tao_run.errors import NoSuchJob, NotFound, UsageError
@@ -60,10 +61,13 @@ class DockerSDK(Platform):
 
     def daemon(self, account: str) -> Daemon:
         """The client for a daemon, one for each, connected when first used."""
-        daemons: dict[str, Daemon] = self.__dict__.setdefault("_daemons", {})
-        if account not in daemons:
-            daemons[account] = Daemon(account, self.clock, self._settings)
-        return daemons[account]
+        if account not in self._daemons:
+            self._daemons[account] = Daemon(account, self.clock, self._settings)
+        return self._daemons[account]
+
+    @cached_property
+    def _daemons(self) -> dict[str, Daemon]:
+        return {}
 
     @property
     def _settings(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -192,7 +192,11 @@ class SlurmSDK(Platform):
         return self._remote_of(parse_account(job.account))
 
     def _remote_of(self, cluster: Cluster) -> Remote:
-        remotes: dict[Cluster, Remote] = self.__dict__.setdefault("_remotes", {})
-        if cluster not in remotes:
-            remotes[cluster] = Remote(cluster, SshSettings.read(self.credentials))
-        return remotes[cluster]
+        if cluster not in self._remotes:
+            self._remotes[cluster] = Remote(cluster, SshSettings.read(self.credentials))
+        return self._remotes[cluster]
+
+    @cached_property
+    def _remotes(self) -> dict[Cluster, Remote]:
+        """One connection for each cluster, made when first used."""
+        return {}
