@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -157,9 +155,9 @@ def to_data(facts: PlatformFacts | ModelFacts | ModelSummary) -> dict[str, Any]:
     return asdict(facts)
 
 
-def _tuples(cls: type[T], data: dict[str, Any]) -> dict[str, Any]:
+def _tuples(cls: type[Any], data: dict[str, Any]) -> dict[str, Any]:
     """JSON has lists only: fields declared as tuples become tuples again."""
-    declared = {entry.name: str(entry.type) for entry in fields(cls)}  # type: ignore[arg-type]
+    declared = {entry.name: str(entry.type) for entry in fields(cls)}
     return {name: tuple(value) if declared[name].startswith("tuple") else value for name, value in data.items()}
 
 

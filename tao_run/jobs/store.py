@@ -295,7 +295,8 @@ def _group(db: sqlite3.Connection, group: str) -> sqlite3.Row:
     rows = db.execute("SELECT * FROM groups WHERE id=? OR name=? ORDER BY created_at DESC", (group, group)).fetchall()
     if not rows:
         raise NoSuchJob(f"no group {group!r} in the record", "`tao-run status --all` shows the groups of jobs")
-    return rows[0]  # type: ignore[no-any-return]
+    first: sqlite3.Row = rows[0]
+    return first
 
 
 def _matches(db: sqlite3.Connection, reference: str) -> list[sqlite3.Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from tao_run.clock import Clock
@@ -38,7 +39,7 @@ class Launching:
         try:
             for manifest in belongings:
                 body = owned(with_values(manifest, values), created)
-                self._insist(lambda kind=manifest["kind"], body=body: self._create(RESOURCES[kind], body))  # type: ignore[misc]
+                self._insist(partial(self._create, RESOURCES[manifest["kind"]], body))
             self._let_go(uid, queued=names.QUEUE in first["metadata"]["labels"])
         except BackendUnreachable:
             raise

@@ -105,8 +105,7 @@ class PodLog:
         at, text = split_stamp(raw)
         if at is None:
             if fresh is None or fresh.begun:
-                kind = "gap" if text.startswith(_KUBELET_FAULTS) else "line"
-                yield LogLine(text, None, self.rank, self.pod, "gap" if kind == "gap" else "line")
+                yield LogLine(text, None, self.rank, self.pod, "gap" if text.startswith(_KUBELET_FAULTS) else "line")
             return
         if fresh is not None and not fresh.is_new(at):
             return

@@ -67,8 +67,7 @@ def log_line(file: str, text: str, time: datetime | None) -> LogLine:
     rank = _RANK_FILE.fullmatch(file)
     if rank is None:
         return LogLine(text, time, None, BATCH, kind="note")
-    kind = "note" if _SLURM_SAYS.match(text) else "line"
-    return LogLine(text, time, int(rank[1]), f"rank-{rank[1]}", kind=kind)  # type: ignore[arg-type]
+    return LogLine(text, time, int(rank[1]), f"rank-{rank[1]}", "note" if _SLURM_SAYS.match(text) else "line")
 
 
 class LogReader:

@@ -1,4 +1,4 @@
-"""What can be asked for: partitions with their limits and free GPUs, and the user's accounts and QOS."""
+"""What can be asked for: partitions with their limits and GPUs, and the user's accounts and QOS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tao_run.platforms.slurm.remote import Answer, Remote, Section
 from tao_run.platforms.slurm.submit import command_error
 from tao_run.platforms.slurm.times import slurm_seconds
 
-_COLUMNS = ("PartitionName", "Available", "Time", "Nodes", "StateCompact", "Gres", "GresUsed", "CPUs", "Memory")
+_COLUMNS = ("PartitionName", "Available", "Time", "Nodes", "StateCompact", "Gres", "CPUs", "Memory")
 RESOURCES = f"""\
 section partitions sinfo -h -a -O '{",".join(f"{name}:|" for name in _COLUMNS)}'
 section accounts sacctmgr -nP show assoc user="$(id -un)" format=account,partition,qos,defaultqos
@@ -33,7 +33,6 @@ class NodeGroup:
     state: str
     gpu_type: str
     gpus: int
-    gpus_used: int
     cpus: str
     memory: str
 
@@ -58,11 +57,11 @@ def node_groups(answer: Answer) -> list[NodeGroup]:
     if said.code:
         raise command_error("sinfo", said)
     rows = ([cell.strip() for cell in line.split("|")] for line in said.out.splitlines())
-    return [_group(row) for row in rows if len(row) >= 9]
+    return [_group(row) for row in rows if len(row) >= 8]
 
 
 def _group(row: list[str]) -> NodeGroup:
-    name, available, limit, nodes, state, gres, used, cpus, memory = row[:9]
+    name, available, limit, nodes, state, gres, cpus, memory = row[:8]
     kind, count = _gpus(gres)
     return NodeGroup(
         partition=name.rstrip("*"),
@@ -73,7 +72,6 @@ def _group(row: list[str]) -> NodeGroup:
         state=state,
         gpu_type=kind,
         gpus=count,
-        gpus_used=_gpus(used)[1],
         cpus=cpus,
         memory=memory,
     )
