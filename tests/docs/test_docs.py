@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tao_run.platforms.registry import BUILTIN, platform_class
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -131,3 +133,12 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("name", list(BUILTIN))
+def test_the_options_table_of_a_platform_has_every_option_and_no_other(name: str) -> None:
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    table = page.split("\n## Options\n")[1].split("\n## ")[0]
+    first_columns = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    documented = [option for column in first_columns for option in re.findall(r"`(\w+)`", column)]
+    assert sorted(documented) == sorted(platform_class(name).options_model().model_fields)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tao_run.platforms.docker.options import Options
 from tao_run.platforms.docker.states import STATES
 from tests.cli.harness import CommandLine
 from tests.services.docker import DockerService
@@ -35,10 +34,9 @@ def test_command(dockerd: DockerService, tmp_path: Path, command: str) -> None:
     assert ended.code == (4 if arguments[0] == "preflight" else 0), ended.out + ended.err
 
 
-def test_every_option_and_state_is_described() -> None:
-    missing = [f"`{name}`" for name in Options.model_fields if f"`{name}`" not in PAGE]
+def test_every_state_is_described() -> None:
     podmans = {"configured", "initialized", "stopped", "unknown", "exited", "dead"}
-    missing += [state for state in STATES if state not in PAGE and state not in podmans]
+    missing = [state for state in STATES if state not in PAGE and state not in podmans]
     assert missing == []
 
 

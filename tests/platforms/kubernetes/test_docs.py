@@ -1,4 +1,4 @@
-"""The commands of docs/kubernetes.md, as dry-runs; its tables, against the code."""
+"""The commands of docs/kubernetes.md, as dry-runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tao_run.platforms.kubernetes.options import Options
 from tests.cli.harness import CommandLine
 from tests.fakes.kubernetes import FakeKubernetes
 
@@ -26,10 +25,3 @@ def test_every_submit_is_a_good_dry_run(line: str, cluster: FakeKubernetes, tmp_
     assert ended.code == 0, ended.err
     assert '"kind": "Job"' in ended.out
     assert cluster.objects.select("jobs", "default") == []
-
-
-def test_every_option_is_described_and_no_other() -> None:
-    table = PAGE.split("## Options")[1].split("## ")[0]
-    first_columns = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    described = {name for column in first_columns for name in re.findall(r"`(\w+)`", column)}
-    assert described == set(Options.model_fields)
