@@ -125,7 +125,7 @@ class Analyzer:
         chosen = verdict.choose(self.findings.values(), self.lines, list(self._chain_marks), self.story)
         native = None if evidence is None else evidence.native
         if chosen is None:
-            return _from_native(native, evidence) if native else _unexplained(evidence)
+            return _from_native(native, evidence) or _unexplained(evidence, self.story)
         fallen = verdict.fallen_ranks(self.findings.values())
         first = verdict.first_failed(chosen, self.story, fallen)
         details = dict(verdict.cause(chosen, self.story, fallen).details)
@@ -240,7 +240,7 @@ def _prefer_native(result: FailureAnalysis, native: Any) -> FailureAnalysis:
 def _from_native(native: Any, evidence: Evidence | None) -> FailureAnalysis | None:
     given = _native_class(native)
     if given is None:
-        return _unexplained(evidence)
+        return None
     return FailureAnalysis(
         rule="backend",
         title="The backend's own analysis",
@@ -255,7 +255,7 @@ def _from_native(native: Any, evidence: Evidence | None) -> FailureAnalysis | No
     )
 
 
-def _unexplained(evidence: Evidence | None) -> FailureAnalysis | None:
+def _unexplained(evidence: Evidence | None, story: RankStory) -> FailureAnalysis | None:
     if evidence is None or evidence.status.state is not JobState.ERROR:
         return None
     status = evidence.status
@@ -269,5 +269,7 @@ def _unexplained(evidence: Evidence | None) -> FailureAnalysis | None:
         means=redact(f"No rule fits: {text}."),
         suggestion="Read the end of the log (`tao-run logs JOB --tail 200`) and the events of the backend.",
         retryable=False,
+        first_failed=(first := verdict.first_replica(story)),
+        victims=verdict.victims(first, story, set()),
         node_events=_node_events(evidence),
     )

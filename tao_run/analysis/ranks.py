@@ -45,6 +45,13 @@ Place = tuple[int | None, str]
 NOWHERE: Place = (None, "")
 
 
+def same_place(one: Place, other: Place) -> bool:
+    """Whether both are the same replica: by its rank, or by its name where a rank is not known."""
+    if one[0] is not None and other[0] is not None:
+        return one[0] == other[0]
+    return one[1] == other[1] != ""
+
+
 def first_codes(codes: Iterable[int]) -> set[int]:
     """Which of several exit codes are of processes that failed first: the others fell with them.
 
@@ -150,7 +157,9 @@ class RankStory:
         `stopped` are the places that say they were stopped: a launcher there ends with a code of its own too.
         """
         own = any(end.by_itself for end in self.ends.values())
-        return own or any(end.by_itself and end.place not in stopped for end in self.replicas)
+        return own or any(
+            end.by_itself and not any(same_place(end.place, place) for place in stopped) for end in self.replicas
+        )
 
     def killed_first(self) -> bool:
         """Whether a single process was killed and no other one failed by itself."""
@@ -163,7 +172,13 @@ class RankStory:
 
     def replica(self, place: Place) -> ProcessEnd:
         """What the backend says of the replica in a place."""
-        return next((end for end in self.replicas if end.place == place != NOWHERE), ProcessEnd(None))
+        return next((end for end in self.replicas if same_place(end.place, place)), ProcessEnd(None))
+
+    def first_replica(self) -> ProcessEnd | None:
+        """The only replica whose exit code says that it failed by itself; None if there is no such one."""
+        codes = first_codes(end.exit_code or 0 for end in self.replicas)
+        failed = [end for end in self.replicas if end.exit_code in codes]
+        return failed[0] if len(failed) == 1 else None
 
     def victims(self, first: ProcessEnd | None) -> list[int]:
         """Ranks that were stopped because another failed."""
@@ -185,7 +200,7 @@ class RankStory:
 def _is_at(end: ProcessEnd, place: Place) -> bool:
     if NOWHERE in (place, end.place):
         return place[0] is None or end.rank == place[0] or end.place != NOWHERE
-    return end.place == place
+    return same_place(end.place, place)
 
 
 def _order(end: ProcessEnd) -> tuple[str, bool, int]:

@@ -47,7 +47,8 @@ def _without_victims(fresh: list[Finding], story: RankStory) -> list[Finding]:
         return [item for item in fresh if not item.rule.victim or item.rule.id == "killed"]
     stopped = {hit.place for item in fresh if item.rule.victim for hit in item if hit.source == "log"}
     if story.exited(stopped):
-        return [item for item in fresh if not item.rule.victim or item.rule.strength == _CONSEQUENCE] or fresh
+        left = [item for item in fresh if not item.rule.victim or item.rule.strength == _CONSEQUENCE]
+        return left if left or story.replicas else fresh
     return fresh
 
 
@@ -99,7 +100,7 @@ def first_failed(chosen: Finding, story: RankStory, fallen: set[int]) -> FirstFa
     """
     hit = cause(chosen, story, fallen)
     placed = hit.rank is not None or hit.replica or hit.node_rank is not None
-    if placed and (not chosen.rule.victim or hit.source == "exit"):
+    if placed and (not chosen.rule.victim or (hit.source == "exit" and len(chosen.by_process) == 1)):
         return _of_hit(hit, story, fallen)
     told = story.first(fallen=fallen)
     if told is not None:
@@ -107,6 +108,12 @@ def first_failed(chosen: Finding, story: RankStory, fallen: set[int]) -> FirstFa
     if chosen.rule.victim and len(chosen.by_process) > 1:
         return FirstFailed()  # all that speak are victims: whoever is silent failed
     return _of_hit(hit, story, fallen)
+
+
+def first_replica(story: RankStory) -> FirstFailed:
+    """The replica that failed first, where exit codes are all that is known."""
+    end = story.first_replica()
+    return FirstFailed() if end is None else FirstFailed(None, *end.place, end.host, end.exit_code)
 
 
 def cause(finding: Finding, story: RankStory, fallen: set[int]) -> Hit:

@@ -29,7 +29,7 @@ DEATH = "W0114 09:00:04.300 188 torch/distributed/elastic/agent/server/api.py:68
 SIGNALED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1188 got signal: 15"
 LOST = (
     "[rank{0}]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, remote process exited or there"
-    " was a network error, NCCL version 2.21.5\n[rank{0}]: ncclRemoteError: A call failed possibly due to a network error"
+    " was a network error, NCCL version 2.21.5\n[rank{0}]: ncclRemoteError: A call failed possibly"
 )
 RESET = "[rank{0}]: ConnectionResetError: [Errno 104] Connection reset by peer"
 SIGTERM = "Signal 15 (SIGTERM) received by PID {0}"
@@ -194,6 +194,29 @@ def test_what_the_backends_say_beside_it_changes_nothing(shape: Callable[[], dic
 def test_a_process_that_failed_without_words_is_named_by_its_code(shuffle: int) -> None:
     found = failed([SIGNALED], ["bye"], codes=[143, 1], shuffle=shuffle)
     assert (found.rule, found.err_class, found.first_failed.node_rank) == ("program-failed", "ERR_PROGRAM", 1)
+
+
+@pytest.mark.parametrize("shuffle", range(4))
+def test_a_code_that_no_rule_knows_still_names_the_replica(shuffle: int) -> None:
+    found = failed([SIGNALED], ["bye"], codes=[143, 7], shuffle=shuffle)
+    assert (found.rule, found.err_class, found.retryable) == ("unexplained", "ERR_PROGRAM", False)
+    assert (found.first_failed.node_rank, found.first_failed.exit_code, found.victims) == (1, 7, (0,))
+
+
+def test_where_all_were_stopped_nobody_is_called_the_first() -> None:
+    assert not failed(["bye"], ["bye"], codes=[143, 143]).first_failed.known
+
+
+def test_lines_without_the_name_of_their_replica_are_known_by_its_rank() -> None:
+    told = Evidence(
+        JobStatus(JobState.ERROR, exit_code=1),
+        (Replica(0, "rank-0", exit_code=143), Replica(1, "rank-1", node="gpu-1", exit_code=1)),
+        log_tail=(*lines([SIGNALED], 0, ""), *lines([BARE], 1, "")),
+    )
+    found = analyze(told)
+    assert found is not None
+    is_the_programs(found)
+    assert (found.first_failed.node, found.first_failed.exit_code) == ("gpu-1", 1)
 
 
 @pytest.mark.parametrize("shuffle", range(4))
