@@ -166,11 +166,3 @@ class SystemFault(TaoRunError):
 
     exit_code = 74
     code = "system"
-
-
-def all_errors() -> list[type[TaoRunError]]:
-    """Every class of the tree, the base first, for the exit-code page and its test."""
-    found: list[type[TaoRunError]] = [TaoRunError]
-    for parent in found:
-        found.extend(parent.__subclasses__())
-    return found

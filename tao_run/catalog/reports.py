@@ -1,4 +1,4 @@
-"""What `platforms`, `models` and `resolve-image` answer, with the keys the field's helper scripts print."""
+"""What `platforms`, `models` and `resolve-image` answer, with the keys that the skill bank's scripts print."""
 
 from __future__ import annotations
 

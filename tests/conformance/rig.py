@@ -91,7 +91,7 @@ class Rig(ABC):
         """Remove a job behind our back, as another user would. False if that cannot happen."""
         return False
 
-    # -- helpers -----------------------------------------------------------------------------------------
+    # -- steps that tests share ---------------------------------------------------------------------------
 
     def request(self, command: str | list[str], **more: Any) -> JobRequest:
         """A request that really runs `command` on this backend."""

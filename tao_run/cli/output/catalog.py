@@ -1,4 +1,4 @@
-"""Text views of platforms, models and images, in the words of the field's helper scripts."""
+"""Text views of platforms, models and images, in the words of the skill bank's scripts."""
 
 from __future__ import annotations
 

@@ -200,8 +200,8 @@ def test_what_fits_on_a_node(one: dict[str, Any], need: dict[str, Any], fits: bo
     [
         ({"results": "s3://b/r/"}, {}, "", "s3://b/r/ID"),
         ({}, {}, "bucket", "s3://bucket/results/ID"),
-        ({}, {"pvc": "ro:/ro:ro,c:/work"}, "", "/work/results/ID"),
-        ({"results": "/work/out"}, {"pvc": "c:/work"}, "bucket", "/work/out/ID"),
+        ({}, {"pvc": "ro:/ro:ro,c:/claim"}, "", "/claim/results/ID"),
+        ({"results": "/claim/out"}, {"pvc": "c:/claim"}, "bucket", "/claim/out/ID"),
         ({"mount": "/lustre"}, {}, "", "/lustre/results/ID"),
         ({}, {}, "", ""),
     ],
