@@ -22,13 +22,18 @@ def _group(item: pytest.Item) -> str:
     return parts[0] if parts[0] in ("runner", "storage", "preflight") else "/".join(parts)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Give every test its group, for `pytest -n N --dist loadgroup`."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-        if _group(item) == "kubernetes":  # on a new machine the first of them waits for the build of its API server
-            item.add_marker(pytest.mark.timeout(1200))
+    group = _group(item)
+    item.add_marker(pytest.mark.xdist_group(group))
+    if group == "kubernetes":  # on a new machine the first of them waits for the build of its API server
+        item.add_marker(pytest.mark.timeout(1200))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Two processes on one server would fail in odd ways: rather say that groups are not kept together."""
+    if getattr(session.config.option, "loadgroup", False) and any("@" not in item.nodeid for item in session.items):
+        raise pytest.UsageError("this pytest-xdist does not keep groups together with this pytest")
 
 
 _PREFIXES = ("TAO_", "LEPTON_", "AWS_", "SLURM_", "NGC_", "HF_", "BREV_", "DOCKER_", "S3_")
