@@ -12,10 +12,10 @@ from tao_run.jobs.request import JobRequest
 from tao_run.platforms.brev import scripts
 from tao_run.platforms.brev.inventory import InstanceType, choose_type
 from tao_run.platforms.brev.options import BrevOptions
+from tao_run.platforms.references import NGC_REGISTRY, split_reference
 from tao_run.storage import parse_location
 
 MASTER_PORT = 29500
-NGC_REGISTRY = "nvcr.io"
 Search = Callable[[Sequence[str]], list[InstanceType]]
 
 
@@ -111,7 +111,7 @@ def make_plan(
         shm_size=options.shm_size,
         pull_policy=options.pull_policy,
         payload=payload,
-        registry=NGC_REGISTRY if ngc and image.partition("/")[0] == NGC_REGISTRY else "",
+        registry=NGC_REGISTRY if ngc and split_reference(image).registry == NGC_REGISTRY else "",
         max_time=request.max_time,
     )
     return Plan(options.instance or job.name, rent, container, options)

@@ -12,9 +12,10 @@ from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.gpus import cdi_gpus
 from tao_run.platforms.docker.images import ImageReference
 from tao_run.platforms.docker.launch import held_gpus, known_gpus
-from tao_run.platforms.docker.pull import NGC_REGISTRY, NGC_SECRET, has_image
+from tao_run.platforms.docker.pull import NGC_SECRET, has_image
 from tao_run.platforms.docker.request import mounts_of, parse_options, results_root
 from tao_run.platforms.nvidia import Gpu
+from tao_run.platforms.references import is_ngc
 
 if TYPE_CHECKING:
     from tao_run.jobs.request import JobRequest
@@ -84,7 +85,7 @@ def _image(daemon: Daemon, request: JobRequest, credentials: Credentials) -> Che
         return Check("docker.image", "ok", f"{image} is on the engine")
     if parse_options(request).pull_policy == "never":
         return Check("docker.image", "failed", f"{image} is not there, pull_policy is never", f"docker pull {image}")
-    if image.registry.endswith(NGC_REGISTRY) and not credentials.has(NGC_SECRET):
+    if is_ngc(image.registry) and not credentials.has(NGC_SECRET):
         detail = f"{image} must be pulled and NGC_KEY is not set: only public images can be had"
         return Check("docker.image", "ok", detail, "set NGC_KEY for private images")
     return Check("docker.image", "ok", f"{image} will be pulled at launch")

@@ -1,4 +1,4 @@
-"""Image references: registry with port, repository, tag and digest, told apart as Docker itself does."""
+"""Image references: well formed or refused, in the one form that the engine's calls agree on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from tao_run.errors import UsageError
+from tao_run.platforms.references import Parts, split_reference
 
-_DEFAULT_REGISTRY = "docker.io"
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
@@ -26,13 +26,9 @@ class ImageReference:
     @classmethod
     def parse(cls, text: str) -> ImageReference:
         """Take a reference apart (grammar: distribution/reference). Raises UsageError for what is none."""
-        rest, _, digest = text.strip().partition("@")
-        first, slash, path = rest.partition("/")
-        named = bool(slash) and (first == "localhost" or any(mark in first for mark in ".:") or first != first.lower())
-        registry, rest = (first, path) if named else ("", rest)
-        repository, colon, tag = rest.partition(":")
-        _check(text, registry, repository, tag if tag or not colon else ":", digest)
-        return cls("" if registry == _DEFAULT_REGISTRY else registry, repository, tag, digest)
+        parts = split_reference(text)
+        _check(text.strip(), parts)
+        return cls(*parts)
 
     @property
     def name(self) -> str:
@@ -49,13 +45,14 @@ class ImageReference:
         return f"{self.name}{'@' if self.digest else ':'}{self.version}"
 
 
-def _check(text: str, registry: str, repository: str, tag: str, digest: str) -> None:
+def _check(text: str, parts: Parts) -> None:
+    registry, repository, tag, digest = parts
     if registry and not _REGISTRY.fullmatch(registry):
         raise UsageError(f"image {text!r}: {registry!r} is no registry", "write HOST[:PORT]/REPOSITORY[:TAG]")
     if not _REPOSITORY.fullmatch(repository):
         lower = "; repository names are lower case" if repository != repository.lower() else ""
         raise UsageError(f"image {text!r}: {repository!r} is no repository{lower}")
-    if tag and not _TAG.fullmatch(tag):
+    if (tag or text.partition("@")[0].endswith(":")) and not _TAG.fullmatch(tag):
         raise UsageError(f"image {text!r}: {tag!r} is no tag")
     if "@" in text and not _DIGEST.fullmatch(digest):
         raise UsageError(f"image {text!r}: {digest!r} is no digest", "write REPOSITORY@sha256:<64 digits>")

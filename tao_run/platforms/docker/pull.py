@@ -11,9 +11,9 @@ from tao_run.errors import BackendFault, BackendRejected, CredentialRefused, Not
 from tao_run.platforms.docker.client import Daemon
 from tao_run.platforms.docker.images import ImageReference
 from tao_run.platforms.docker.options import Options
+from tao_run.platforms.references import is_ngc
 from tao_run.redact import redact
 
-NGC_REGISTRY = "nvcr.io"
 NGC_USER = "$oauthtoken"
 NGC_SECRET = "NGC_KEY"
 _SAY_EVERY = 10.0  # seconds
@@ -59,7 +59,7 @@ def login(image: ImageReference, options: Options, credentials: Credentials) -> 
 
     NGC_KEY goes to nvcr.io and nowhere else, unless the request names it for another registry.
     """
-    ngc = image.registry == NGC_REGISTRY or image.registry.endswith("." + NGC_REGISTRY)
+    ngc = is_ngc(image.registry)
     secret = options.registry_secret or (NGC_SECRET if ngc and credentials.has(NGC_SECRET) else None)
     if secret is None:
         return None
@@ -118,7 +118,7 @@ def pull_error(message: str, image: ImageReference) -> TaoRunError:
 
 
 def _login_hint(image: ImageReference) -> str:
-    if image.registry.endswith(NGC_REGISTRY):
+    if is_ngc(image.registry):
         return "set NGC_KEY (in the environment or ~/.config/tao/.env), and check that it may read this image"
     return (
         f"docker login {image.registry}".rstrip() + ", or -o registry_user=... -o registry_secret=NAME; check the name"

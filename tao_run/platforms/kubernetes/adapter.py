@@ -21,6 +21,7 @@ from tao_run.platforms.kubernetes.launching import Launching, try_on_server
 from tao_run.platforms.kubernetes.logs import JobLog, Timing, View, check_replica
 from tao_run.platforms.kubernetes.observing import Observer
 from tao_run.platforms.kubernetes.options import Options, shared_path, with_shared_mount
+from tao_run.platforms.references import NGC_REGISTRY, split_reference
 from tao_run.platforms.streams import last_lines
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class KubernetesSDK(Platform):
         return Launch(job, native, secrets, parts.payload, self._notes(job, options))
 
     def _pulls_with_ngc_key(self, image: str, options: Options) -> bool:
-        from_ngc = image.partition("/")[0] == manifest.NGC_REGISTRY
+        from_ngc = split_reference(image).registry == NGC_REGISTRY
         return from_ngc and not options.image_pull_secret and self.credentials.has("NGC_KEY")
 
     def _notes(self, job: Job, options: Options) -> tuple[str, ...]:

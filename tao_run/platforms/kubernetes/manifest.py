@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tao_run.errors import UsageError
 from tao_run.platforms.kubernetes import names
 from tao_run.platforms.kubernetes.options import Mount, Options
+from tao_run.platforms.references import NGC_REGISTRY
 
 if TYPE_CHECKING:
     from tao_run.jobs.model import Job
 
 Manifest = dict[str, Any]
 MASTER_PORT = 29500
-NGC_REGISTRY = "nvcr.io"
 NGC_USER = "$oauthtoken"
 #: a ConfigMap may hold 1 MiB
 LARGEST_PAYLOAD = 1024 * 1024 - 1024

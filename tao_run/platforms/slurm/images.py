@@ -7,8 +7,10 @@ import re
 from typing import NamedTuple
 
 from tao_run.errors import UsageError
+from tao_run.platforms.references import split_reference
 
-_DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+_HUB_SERVER = "registry-1.docker.io"
+_DOCKER_HUB = frozenset({"docker.io", "index.docker.io", _HUB_SERVER})
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -25,28 +27,17 @@ class Image(NamedTuple):
 def parse_image(reference: str) -> Image:
     """Parts of `nvcr.io/nvidia/x:1`, `ubuntu:22.04`, `x@sha256:...`, `nvcr.io#nvidia/x:1`, `/lustre/x.sqsh`.
 
-    The first part is a registry only if it has a dot or a port or is `localhost`, as for Docker; `bitnami/x` is on
-    Docker Hub. Raises UsageError for what is no reference.
+    Raises UsageError for what is no reference.
     """
     text = reference.strip().removeprefix("docker://")
     if text.startswith(("/", "./", "~/")) or text.endswith((".sqsh", ".squashfs", ".sif")):
         return Image(path=text)
-    registry, rest = _split_registry(text)
-    rest, _, digest = rest.partition("@")
-    repository, _, tag = rest.partition(":")
+    host, sign, rest = text.partition("#")  # enroot's own sign between registry and repository
+    registry, repository, tag, digest = split_reference(f"{_HUB_SERVER}/{rest}" if sign else text)
+    registry = host if sign else registry
     if not repository or repository != repository.lower() or " " in text:
         raise UsageError(f"{reference!r} is not an image reference", "write registry/name:tag, or a path to a .sqsh")
-    return Image(registry, repository, tag, digest)
-
-
-def _split_registry(text: str) -> tuple[str, str]:
-    if "#" in text:
-        registry, _, rest = text.partition("#")
-    else:
-        first, slash, after = text.partition("/")
-        is_registry = bool(slash) and ("." in first or ":" in first or first == "localhost")
-        registry, rest = (first, after) if is_registry else ("", text)
-    return ("", rest) if registry in _DOCKER_HUB else (registry, rest)
+    return Image("" if registry in _DOCKER_HUB else registry, repository, tag, digest)
 
 
 def pyxis_image(reference: str) -> str:
@@ -60,7 +51,7 @@ def pyxis_image(reference: str) -> str:
     if image.path:
         return image.path
     if image.digest:
-        return f"{image.registry or 'registry-1.docker.io'}#{_hub_name(image)}:{image.digest}"
+        return f"{image.registry or _HUB_SERVER}#{_hub_name(image)}:{image.digest}"
     tag = f":{image.tag}" if image.tag else ""
     return f"{image.registry}#{image.repository}{tag}" if image.registry else f"{image.repository}{tag}"
 

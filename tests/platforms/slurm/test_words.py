@@ -179,7 +179,7 @@ def test_image_references(reference: str, pyxis: str, apptainer: str) -> None:
 
 
 def test_what_is_no_image_reference_is_refused() -> None:
-    for wrong in ("Nvidia/Tao:1", "two words", ":1"):
+    for wrong in ("Nvidia/Tao:1", "two words", ":1", "host#"):
         with pytest.raises(UsageError):
             pyxis_image(wrong)
 
