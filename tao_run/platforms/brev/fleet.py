@@ -71,7 +71,7 @@ class Fleet:
 
     # -- renting -------------------------------------------------------------------------------------------
 
-    def rent(self, plan: Plan) -> None:
+    def rent(self, plan: Plan, wanted: InstanceType) -> None:
         """Create the plan's instance, or adopt the one of this name: an earlier answer may have been lost.
 
         Raises BackendRejected (no capacity, no such type), BackendUnreachable (it may exist now).
@@ -79,21 +79,14 @@ class Fleet:
         if self.get(plan.instance) is not None:
             self.note(f"instance {plan.instance} exists already and is used")
             return
-        self.note(f"renting {plan.rent.describe() if plan.rent else ''} as {plan.instance}")
+        self.note(f"renting {wanted.describe()} as {plan.instance}")
         try:
-            self.cli.call(*plan.create_command()[1:], timeout=CREATE_TIMEOUT)
+            self.cli.call(*plan.create_command(wanted)[1:], timeout=CREATE_TIMEOUT)
         except CredentialError:
             raise
         except (BackendRejected, BackendUnreachable) as error:
             if self.get(plan.instance) is None:
-                raise self._refused(plan, error) from None
-
-    def _refused(self, plan: Plan, error: TaoRunError) -> TaoRunError:
-        if isinstance(error, BackendUnreachable):
-            return error
-        full = "capacity" in error.message.lower() or "0/1 instances" in error.message
-        hint = "`tao-run resources --platform brev` lists other types" if full else error.hint
-        return BackendRejected(f"Brev did not make an instance of type {plan.rent and plan.rent.type}: {error}", hint)
+                raise _refused(wanted, error) from None
 
     def await_ready(self, name: str, seconds: float) -> Instance:
         """Wait until a trivial command runs on the instance: RUNNING comes before ssh works.
@@ -174,3 +167,11 @@ def _by_name(instances: Sequence[Instance], names: Sequence[str]) -> dict[str, I
             if name in (instance.name, instance.id):
                 found[name] = instance
     return found
+
+
+def _refused(wanted: InstanceType, error: TaoRunError) -> TaoRunError:
+    if isinstance(error, BackendUnreachable):
+        return error
+    full = "capacity" in error.message.lower() or "0/1 instances" in error.message
+    hint = "`tao-run resources --platform brev` lists other types" if full else error.hint
+    return BackendRejected(f"Brev did not make an instance of type {wanted.type}: {error}", hint)

@@ -39,7 +39,7 @@ class Launcher:
         """Launch; returns the instance's name. After any error but BackendUnreachable nothing is left."""
         try:
             if self.plan.rent is not None:
-                self.fleet.rent(self.plan)
+                self.fleet.rent(self.plan, self.plan.rent)
             instance = self.fleet.await_ready(self.plan.instance, self.plan.options.boot_timeout)
             self._stage(instance.name)
             self._start(instance.name)

@@ -30,7 +30,7 @@ class Plan:
 
     def native(self) -> dict[str, Any]:
         """What will be sent, as plain data: commands, files (secrets by reference) and the start script."""
-        steps = [self.create_command()] if self.rent else []
+        steps = [self.create_command(self.rent)] if self.rent else []
         steps.append(["brev", "copy", "<these files>", f"{self.instance}:{scripts.ROOT}/{self.container.name}"])
         steps.append(["brev", "exec", self.instance, "<run start.sh in the background>"])
         files = ["start.sh", *(["payload"] if self.container.payload else [])]
@@ -45,10 +45,9 @@ class Plan:
             "start.sh": scripts.start_script(self.container),
         }  # fmt: skip
 
-    def create_command(self) -> list[str]:
+    def create_command(self, rent: InstanceType) -> list[str]:
         """The command line that rents the instance."""
-        assert self.rent is not None
-        return ["brev", "create", self.instance, "--type", self.rent.type, "--detached"]
+        return ["brev", "create", self.instance, "--type", rent.type, "--detached"]
 
 
 def check_request(request: JobRequest, options: BrevOptions) -> None:

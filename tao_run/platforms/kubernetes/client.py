@@ -233,10 +233,8 @@ def _message(error: Any) -> str:
 
 
 def _retry_after(headers: Mapping[str, str] | None) -> float | None:
-    try:
-        return float((headers or {}).get("Retry-After", ""))
-    except ValueError:
-        return None
+    asked = (headers or {}).get("Retry-After", "")
+    return float(asked) if asked.isdecimal() else None
 
 
 def _one_line(text: str) -> str:
