@@ -102,7 +102,7 @@ def _merged(parts: list[list[list[LogLine]]], seed: int | None) -> list[LogLine]
     return [line for index in turns for line in next(sources[index])]
 
 
-def is_the_programs(found: FailureAnalysis) -> None:
+def assert_the_programs(found: FailureAnalysis) -> None:
     assert (found.rule, found.err_class, found.retryable) == ("python-exception", "ERR_PROGRAM", False)
     assert found.details["exception"] == "ValueError"
 
@@ -116,7 +116,7 @@ def test_of_eight_processes_of_torchrun_the_one_with_the_exception_is_named(read
         assert found is not None
     else:
         found = failed(pieces, codes=[1])
-    is_the_programs(found)
+    assert_the_programs(found)
     assert (found.first_failed.rank, found.first_failed.exit_code) == (1, 1)
     assert found.victims == (0, 2, 3, 4, 5, 6, 7)
 
@@ -140,7 +140,7 @@ OTHERS: dict[str, list[str]] = {
 def test_of_two_nodes_the_one_with_the_exception_is_named(kind: str, code: int | None, shuffle: int) -> None:
     first = [VALUE_ERROR, *TORCHRUN[1:]]
     found = failed(first, OTHERS[kind], codes=[1, code], shuffle=shuffle)
-    is_the_programs(found)
+    assert_the_programs(found)
     assert (found.first_failed.rank, found.first_failed.node_rank, found.first_failed.exit_code) == (1, 0, 1)
     assert {0, 2, 3} < set(found.victims) and 1 not in found.victims
 
@@ -149,14 +149,14 @@ def test_of_two_nodes_the_one_with_the_exception_is_named(kind: str, code: int |
 @pytest.mark.parametrize("kind", sorted(OTHERS))
 def test_lines_and_processes_without_labels_tell_it_too(kind: str, shuffle: int) -> None:
     found = failed(TORCHRUN, OTHERS[kind], codes=[1, 143], shuffle=shuffle, labelled=False)
-    is_the_programs(found)
+    assert_the_programs(found)
     assert found.first_failed.rank == 1
 
 
 @pytest.mark.parametrize("shuffle", range(4))
 def test_without_a_launcher_the_replica_is_named_and_the_stopped_ones_are_its_victims(shuffle: int) -> None:
     found = failed([SIGNALED], [BARE], [SIGNALED], codes=[143, 1, 143], shuffle=shuffle)
-    is_the_programs(found)
+    assert_the_programs(found)
     assert (found.first_failed.node_rank, found.first_failed.replica, found.first_failed.exit_code) == (1, "w-1", 1)
     assert (found.first_failed.node, found.victims) == ("gpu-1", (0, 2))
 
@@ -186,7 +186,7 @@ def plain() -> dict[str, Any]:
 @pytest.mark.parametrize("shape", [slurm, kubernetes, lepton, plain])
 def test_what_the_backends_say_beside_it_changes_nothing(shape: Callable[[], dict[str, Any]]) -> None:
     found = failed([SIGNALED], [BARE], codes=[143, 1], **shape())
-    is_the_programs(found)
+    assert_the_programs(found)
     assert (found.first_failed.node_rank, found.victims) == (1, (0,))
 
 
@@ -215,7 +215,7 @@ def test_lines_without_the_name_of_their_replica_are_known_by_its_rank() -> None
     )
     found = analyze(told)
     assert found is not None
-    is_the_programs(found)
+    assert_the_programs(found)
     assert (found.first_failed.node, found.first_failed.exit_code) == ("gpu-1", 1)
 
 
@@ -270,7 +270,7 @@ def test_an_xid_on_one_node_outranks_the_tracebacks_of_all(shuffle: int, number:
 
 def test_the_clean_up_that_the_driver_reports_of_a_killed_process_is_no_cause() -> None:
     xid = "NVRM: Xid (PCI:0000:4e:00): 45, pid=48213, name=python3, Ch 00000010"
-    is_the_programs(failed([BARE], [SIGNALED, xid], codes=[1, 143]))
+    assert_the_programs(failed([BARE], [SIGNALED, xid], codes=[1, 143]))
 
 
 def test_a_time_within_the_second_of_another_is_no_order() -> None:
@@ -278,5 +278,5 @@ def test_a_time_within_the_second_of_another_is_no_order() -> None:
     early = lines([SIGNALED, LOST.format(0)], 0, "w-0")
     found = analyze(Evidence(JobStatus(JobState.ERROR), log_tail=(*early, *late)))
     assert found is not None
-    is_the_programs(found)
+    assert_the_programs(found)
     assert found.first_failed.node_rank == 1
