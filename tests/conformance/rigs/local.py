@@ -60,7 +60,8 @@ class LocalRig(Rig):
                 platform.host = here
 
     def remove(self, platform: Platform, job: Any) -> bool:
-        shutil.rmtree(self.stores[-1] / "local" / job.id)
+        directory = self.stores[-1] / "local" / job.id
+        shutil.rmtree(directory.rename(directory.with_suffix(".gone")), ignore_errors=True)  # it is still written to
         return True
 
 
