@@ -14,6 +14,10 @@ missing_packages() {
   done
 }
 
+one_apt_get() { # services start side by side, and apt-get refuses to run twice
+  flock "${TMPDIR:-/tmp}/tao-run-apt.lock" apt-get -o DPkg::Lock::Timeout=900 "$@"
+}
+
 install_packages() {
   local missing policy=/usr/sbin/policy-rc.d made=0 log="$ROOT/log/apt.out"
   missing=$(missing_packages)
@@ -23,7 +27,7 @@ install_packages() {
   # This policy keeps maintainer scripts from starting the daemons on their stock ports.
   if [ ! -e $policy ]; then printf '#!/bin/sh\nexit 101\n' > $policy; chmod 755 $policy; made=1; fi
   export DEBIAN_FRONTEND=noninteractive
-  { apt-get update -q && apt-get install -y -q --no-install-recommends $missing; } > "$log" 2>&1 \
+  { one_apt_get update -q && one_apt_get install -y -q --no-install-recommends $missing; } > "$log" 2>&1 \
     || { tail -30 "$log"; [ $made = 1 ] && rm -f $policy; die "apt-get"; }
   [ $made = 1 ] && rm -f $policy
   return 0
