@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.program import program_environ
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed here")
@@ -16,13 +16,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    program = folder / "tao-run"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tao_run "$@"\n')
-    program.chmod(0o755)
-    own = {"TAO_RUN_STATE_DIR": str(tmp_path / "state"), "PYTHONPATH": str(ROOT), "TAO_RUN_LOCAL_GPUS": ""}
-    return {**os.environ, **own, "PATH": f"{folder}:{os.environ['PATH']}"}
+    return program_environ(tmp_path)
 
 
 def make(tmp_path: Path, environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.program import program_environ
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_quick_start_runs_a_real_tool_on_a_real_dataset(tmp_path: Path) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    program = folder / "tao-run"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tao_run "$@"\n')
-    program.chmod(0o755)
-    path = f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environ = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "TAO_RUN_LOCAL_GPUS": ""}
+    environ = program_environ(tmp_path)
     ended = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "quickstart.py")],
         env=environ,

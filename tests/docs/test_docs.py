@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import yaml
 
 from tao_run.errors import TaoRunError
 from tao_run.platforms.registry import BUILTIN, platform_class
+from tests.program import program_environ
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,13 +44,7 @@ def as_script(text: str) -> str:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    program = folder / "tao-run"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tao_run "$@"\n')
-    program.chmod(0o755)
-    own = {"TAO_RUN_STATE_DIR": str(tmp_path / "state"), "PYTHONPATH": str(ROOT), "TAO_RUN_LOCAL_GPUS": ""}
-    return {**os.environ, **own, "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return program_environ(tmp_path)
 
 
 @pytest.mark.parametrize("text", blocks("console"))

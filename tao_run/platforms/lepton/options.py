@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from tao_run.jobs.commas import listed
+
 _PRIORITY = re.compile(r"(low-[1-3]000|mid-[4-6]000|high-[7-9]000)")
 _PRIORITY_WORDS = {"l": "low-1000", "low": "low-1000", "m": "mid-4000", "mid": "mid-4000", "medium": "mid-4000"}
 _PRIORITY_WORDS |= {"h": "high-7000", "high": "high-7000"}
@@ -24,10 +26,6 @@ class MountOption(BaseModel):
     read_only: bool = False
 
 
-def _as_list(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
 def _as_mount(value: Any) -> Any:
     """`VOLUME:PATH:MOUNT_PATH[:ro]`, an object of leptonai, or plain data."""
     if hasattr(value, "model_dump"):
@@ -41,11 +39,11 @@ def _as_mount(value: Any) -> Any:
 
 
 def _as_mounts(value: Any) -> Any:
-    listed = _as_list(value)
-    return [_as_mount(item) for item in listed] if isinstance(listed, (list, tuple)) else listed
+    parts = listed(value)
+    return [_as_mount(item) for item in parts] if isinstance(parts, (list, tuple)) else parts
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
 Mounts = Annotated[tuple[MountOption, ...], BeforeValidator(_as_mounts)]
 
 
